@@ -24,9 +24,9 @@ struct Load {
   double touched;  // rows of the result, for indices spread evenly
   double width;
   bool sorted;
-  bool per_update;  // every plan first sorts updates that are not canonical
-  double sort;      // cost of an entry of a sparse window
-  double streamed;  // bytes of entries that arrive over time
+  bool needs_unique_rows;  // every plan first sorts updates that are not canonical
+  double sort;             // cost of an entry of a sparse window
+  double streamed;         // bytes of entries that arrive over time
 };
 
 // Returns how many of `rows` rows are touched by `entries` entries that are spread evenly.
@@ -43,7 +43,7 @@ Load LoadOf(const ReduceSpec& spec, const Workload& workload) {
   load.touched = TouchedBy(load.rows, load.entries);
   load.width = spec.layout.row_width;
   const CpuKernels* kernels = KernelsFor(spec.layout.value_type, spec.op);
-  load.per_update = kernels != nullptr && kernels->per_update;
+  load.needs_unique_rows = kernels != nullptr && kernels->needs_unique_rows;
   load.sort = SortsInLongVectors() ? kCost.sort : kCost.short_sort;
   load.sorted = workload.order != EntryOrder::kUnsorted;
   const double entry_bytes = sizeof(uint64_t) + static_cast<double>(spec.layout.row_bytes());
@@ -89,7 +89,7 @@ double Windows(const Load& load, double cursors, double cells_max) {
 }
 
 double Order(const Load& load, bool needed) {
-  return !load.sorted && (needed || load.per_update) ? load.entries * kCost.order : 0.0;
+  return !load.sorted && (needed || load.needs_unique_rows) ? load.entries * kCost.order : 0.0;
 }
 
 double WideEmit(const Load& load) {

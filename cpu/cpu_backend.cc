@@ -86,7 +86,7 @@ class CpuAggregator : public Aggregator {
                                                 CompactRowForms forms) const override {
     const uint64_t num_rows = spec_.layout.num_rows;
     const bool one_value =
-        spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.per_update;
+        spec_.layout.row_width == 1 && kernels_.value_bytes > 0 && !kernels_.needs_unique_rows;
     const bool crowded = nnz >= num_rows / 4 || IsHalfOfRows(sorted_pending_ + nnz);
     const bool to_dense = dense_ || (!forced_ && crowded);
     const bool few = nnz < num_rows / 256;
@@ -104,7 +104,7 @@ class CpuAggregator : public Aggregator {
     const uint64_t nnz = update.entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(broken_);
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, nnz));
-    if (update.entries.indices == nullptr && nnz > 0 && !dense_) {
+    if (update.entries.rows.wide() == nullptr && nnz > 0 && !dense_) {
       SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
         SwitchToDense(
             "an update holds a quarter of the rows, or pending updates may hold half of them");

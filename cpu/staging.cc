@@ -65,11 +65,11 @@ absl::StatusOr<StagedUpdate> StagingArea::StagePacked(const TensorLayout& layout
                                   " bytes and ", rows_bytes, " bytes of rows"));
   }
   auto* memory = static_cast<char*>(staged.memory.get());
-  staged.entries = {.layout = layout,
-                    .nnz = nnz,
-                    .values = memory,
-                    .packed_rows = memory + static_cast<uint64_t>(values),
-                    .packed_rows_bytes = rows_bytes};
+  staged.entries = {
+      .layout = layout,
+      .nnz = nnz,
+      .rows = RowStorage(std::span(memory + static_cast<uint64_t>(values), rows_bytes)),
+      .values = memory};
   return staged;
 }
 
@@ -85,8 +85,8 @@ absl::StatusOr<StagedUpdate> StagingArea::StageNarrow(const TensorLayout& layout
   }
   staged.entries = {.layout = layout,
                     .nnz = nnz,
-                    .values = staged.memory.get(),
-                    .narrow_rows = staged.narrow_rows.get()};
+                    .rows = RowStorage(staged.narrow_rows.get()),
+                    .values = staged.memory.get()};
   return staged;
 }
 

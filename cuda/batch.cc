@@ -9,7 +9,7 @@ namespace {
 
 // Where an update lies: its rows, and its values right behind them.
 const std::byte* MemoryOf(const PendingUpdate& update) {
-  return reinterpret_cast<const std::byte*>(update.staged.entries.indices);
+  return reinterpret_cast<const std::byte*>(update.staged.entries.rows.wide());
 }
 
 constexpr uint64_t kSamples = 1024;
@@ -23,7 +23,7 @@ double HottestShare(const std::vector<PendingUpdate>& updates, uint64_t nnz) {
   uint64_t next = 0;
   for (const PendingUpdate& update : updates) {
     const CooView entries = update.staged.entries.view();
-    for (; next < entries.nnz; next += stride) rows.push_back(entries.indices[next]);
+    for (; next < entries.nnz; next += stride) rows.push_back(entries.rows.wide()[next]);
     next -= entries.nnz;
   }
   std::sort(rows.begin(), rows.end());

@@ -169,8 +169,8 @@ double DenseBytes(const Load& load) { return load.rows * (load.slot_bytes + 0.12
 // gathers by their places, and keys of min and max by way of others; then the values.
 double DenseListBytes(std::string_view plan, const ReduceSpec& spec, const Load& load) {
   const double listing = plan == "cusparse_dense" ? load.slot_bytes : 0;
-  const double lowering = static_cast<double>(ResultLayout(spec).row_bytes());
-  return load.held_most * (8 + load.slot_bytes + std::max(listing, lowering));
+  const double finalization = static_cast<double>(ResultLayout(spec).row_bytes());
+  return load.held_most * (8 + load.slot_bytes + std::max(listing, finalization));
 }
 
 double DenseSeconds(const DeviceRates& rates, const Load& load) {

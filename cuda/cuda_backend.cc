@@ -30,7 +30,7 @@ class CudaBackend : public Backend {
     info_.description = absl::StrCat(gpu.name, ", compute capability ", gpu.compute_major, ".",
                                      gpu.compute_minor, ", ", budget_bytes >> 20, " MiB");
     info_.memory_bytes = budget_bytes;
-    info_.may_be_lost = true;
+    info_.can_fail = true;
     for (const gpu::DevicePlanRow& plan : gpu::DevicePlans()) {
       info_.plans.emplace_back(plan.name);
     }

@@ -11,7 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/dense_state.h"
-#include "cuda/kernels/lower.h"
+#include "cuda/kernels/finalize.h"
 #include "cuda/kernels/rows/row_reduce.h"
 #include "cuda/raii/queue.h"
 #include "cuda/run.h"
@@ -57,8 +57,8 @@ using DenseLister = Run (*)(Queue& queue, const SlotRule& rule, const DenseState
 // How a batch that is the whole round becomes its results, in the plans that need no slots in
 // memory for that. `can` says for which operators, types and rows.
 struct BatchRounder {
-  bool (*can)(const Lowering& lowering);
-  RoundedRows (*round)(Queue& queue, const BatchView& batch, const Lowering& lowering);
+  bool (*can)(const Finalization& finalization);
+  RoundedRows (*round)(Queue& queue, const BatchView& batch, const Finalization& finalization);
 };
 
 // One of `reduce` and `list` is there.

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "base/status.h"
-#include "cuda/kernels/lower.h"
+#include "cuda/kernels/finalize.h"
 #include "cuda/kernels/tiles/merge_runs.h"
 #include "cuda/memory/row_split.h"
 #include "cuda/side_rows.h"
@@ -180,7 +180,7 @@ void Reduction::ForEachPieceOf(const Piece& piece, RunFunction f) {
   }
   if (rows == 0) return;
   const bool divisible = size_of(piece[largest]) > 1;
-  // Merged and lowered it takes about twice what the last merge takes.
+  // Merged and finalized it takes about twice what the last merge takes.
   const bool too_large = 2 * MergeBytes(rule_, rows, rows) > context_.queue.pool().free_bytes();
   if (!divisible || !too_large) {
     try {
@@ -250,7 +250,7 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
     const size_t rows = result.tensor.indices.kept().size();
     const uint64_t infinite_values = result.infinite_values;
     try {
-      status = LowerPiece(run, total_weight, result);
+      status = FinalizePiece(run, total_weight, result);
     } catch (const CudaError&) {  // its rows come again, in smaller pieces
       result.tensor.indices.kept().resize(rows);
       result.tensor.values.resize(rows * result.tensor.layout.row_bytes());
@@ -262,7 +262,7 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   return result;
 }
 
-Lowering Reduction::LoweringOf(double total_weight) const {
+Finalization Reduction::FinalizationOf(double total_weight) const {
   return {spec_.op, rule_, total_weight, ResultLayout(spec_).row_width};
 }
 
@@ -270,7 +270,7 @@ absl::StatusOr<Aggregate> Reduction::Finish(Batch& last, double total_weight) {
   const DevicePlanRow* row = FindDevicePlan(plan_name_);
   if (!begun() && row->rounder.can != nullptr && !last.updates().empty()) {
     rule_.lsb = ChooseLsb(rule_, last.updates());
-    if (last.nnz() <= kBatchEntriesMax && row->rounder.can(LoweringOf(total_weight))) {
+    if (last.nnz() <= kBatchEntriesMax && row->rounder.can(FinalizationOf(total_weight))) {
       std::optional<Aggregate> result = RoundAtOnce(row->rounder, last, total_weight);
       if (result.has_value()) return *std::move(result);
     }
@@ -283,7 +283,7 @@ std::optional<Aggregate> Reduction::RoundAtOnce(const BatchRounder& rounder, Bat
                                                 double total_weight) {
   std::optional<Aggregate> result;
   try {
-    result = RoundView(rounder, batch.View(context_.queue), LoweringOf(total_weight));
+    result = RoundView(rounder, batch.View(context_.queue), FinalizationOf(total_weight));
   } catch (const CudaError& error) {
     if (!error.out_of_memory()) throw;
     context_.queue.Synchronize();  // kernels may still read the batch
@@ -294,9 +294,9 @@ std::optional<Aggregate> Reduction::RoundAtOnce(const BatchRounder& rounder, Bat
 }
 
 std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const BatchView& view,
-                                              const Lowering& lowering) {
+                                              const Finalization& finalization) {
   Queue& queue = context_.queue;
-  const RoundedRows rounded = rounder.round(queue, view, lowering);
+  const RoundedRows rounded = rounder.round(queue, view, finalization);
   const Run& run = rounded.sorted.run;
   if (!run.is_counted()) context_.rows.Fetch(queue, run.number.data());
   context_.side.Fetch(queue, rounded.side.count.data());
@@ -318,30 +318,30 @@ std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const
   const auto slots_of = [&](const uint64_t* side_rows, uint64_t side_size, Int128* slots) {
     SumRoundedRows(queue, view, rule_, rounded, side_rows, side_size, slots);
   };
-  LowerSideRows(slots_of, lowering.total_weight, 0, result);
+  FinalizeSideRows(slots_of, finalization.total_weight, 0, result);
   return result;
 }
 
-absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregate& result) {
+absl::Status Reduction::FinalizePiece(const Run& run, double total_weight, Aggregate& result) {
   Queue& queue = context_.queue;
   HostVector<uint64_t>& rows = result.tensor.indices.kept();
   const size_t row_bytes = result.tensor.layout.row_bytes();
   const size_t begin = rows.size();
   context_.downloads.Mark(queue);
   DeviceArray<std::byte> values(queue, run.size * row_bytes);
-  DeviceArray<LowerOutcome> device_outcome(queue, 1);
-  LowerOutcome outcome;
+  DeviceArray<FinalizeOutcome> device_outcome(queue, 1);
+  FinalizeOutcome outcome;
   queue.UploadPageable(device_outcome.data(), &outcome, 1);
   const std::vector<uint64_t> side_rows = RowsOf(side_);
   DeviceArray<uint64_t> device_side_rows(queue, side_rows.size());
   queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
-  LowerRun(queue, LoweringOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
-           values.data(), device_outcome.data());
+  FinalizeRun(queue, FinalizationOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
+              values.data(), device_outcome.data());
   // Beside that kernel.
   rows.resize(begin + run.size);
   context_.downloads.CopyMarked(queue, run.rows.data(), rows.data() + begin, run.size);
   outcome = queue.Read(device_outcome.data());
-  if (outcome.overflow_at != LowerOutcome::kNone) {
+  if (outcome.overflow_at != FinalizeOutcome::kNone) {
     const uint32_t width = result.tensor.layout.row_width;
     return IntegerOverflowError(spec_, rows[begin + outcome.overflow_at / width],
                                 static_cast<uint32_t>(outcome.overflow_at % width));
@@ -353,12 +353,12 @@ absl::Status Reduction::LowerPiece(const Run& run, double total_weight, Aggregat
   const auto slots_of = [&](const uint64_t* some, uint64_t size, Int128* slots) {
     GatherSlots(queue, rule_, run, some, size, slots);
   };
-  LowerSideRows(slots_of, total_weight, begin, result);
+  FinalizeSideRows(slots_of, total_weight, begin, result);
   return absl::OkStatus();
 }
 
-void Reduction::LowerSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
-                              Aggregate& result) {
+void Reduction::FinalizeSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
+                                 Aggregate& result) {
   Queue& queue = context_.queue;
   const HostVector<uint64_t>& result_rows = result.tensor.indices.kept();
   const std::vector<uint64_t> rows = SideRows(side_, result_rows, result_begin, result_rows.size());
@@ -369,8 +369,8 @@ void Reduction::LowerSideRows(SlotsOf slots_of, double total_weight, size_t resu
   slots_of(device_rows.data(), rows.size(), device_slots.data());
   std::vector<Int128> slots(device_slots.size());
   context_.downloads.Copy(queue, device_slots.data(), slots.data(), slots.size());
-  LowerWithSide({.spec = spec_, .lsb = rule_.lsb, .total_weight = total_weight}, rows, slots, side_,
-                result_begin, result);
+  FinalizeWithSide({.spec = spec_, .lsb = rule_.lsb, .total_weight = total_weight}, rows, slots,
+                   side_, result_begin, result);
 }
 
 uint64_t Reduction::host_bytes() const {

@@ -66,7 +66,7 @@ class Reduction {
   HostRun Fetch(const Run& run);
   Run Assemble(const Piece& piece);
   Aggregate EmptyResult() const;  // that can be in page-locked memory
-  Lowering LoweringOf(double total_weight) const;
+  Finalization FinalizationOf(double total_weight) const;
   // Calls f with runs that are the whole state, of ascending ranges of rows. Where f throws that
   // memory is out, it must have left no trace: it is called again with the parts of that run.
   void ForEachPiece(RunFunction f);
@@ -76,12 +76,13 @@ class Reduction {
   std::optional<Aggregate> RoundAtOnce(const BatchRounder& rounder, Batch& batch,
                                        double total_weight);
   std::optional<Aggregate> RoundView(const BatchRounder& rounder, const BatchView& view,
-                                     const Lowering& lowering);
-  absl::Status LowerPiece(const Run& run, double total_weight, Aggregate& result);
+                                     const Finalization& finalization);
+  absl::Status FinalizePiece(const Run& run, double total_weight, Aggregate& result);
   // Rows of the side table in [result_begin, end of the result]: the host makes their results, of
   // slots that `slots_of` queues for rows in device memory.
   using SlotsOf = absl::FunctionRef<void(const uint64_t* rows, uint64_t size, Int128* slots)>;
-  void LowerSideRows(SlotsOf slots_of, double total_weight, size_t result_begin, Aggregate& result);
+  void FinalizeSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
+                        Aggregate& result);
 
   const ReduceSpec spec_;
   std::string plan_name_;

@@ -17,16 +17,17 @@ constexpr size_t kSamples = 4096;
 bool BeforeRow(const SideEntry& entry, uint64_t row) { return entry.row < row; }
 
 template <class Op, class V>
-uint64_t LowerRow(const SideLowering& lowering, const std::vector<WideInteger>& sums,
-                  std::byte* out) {
+uint64_t FinalizeRow(const SideFinalization& finalization, const std::vector<WideInteger>& sums,
+                     std::byte* out) {
   using R = ResultValue<Op, V>;
-  const uint32_t width = ResultLayout(lowering.spec).row_width;
+  const uint32_t width = ResultLayout(finalization.spec).row_width;
   uint64_t infinite = 0;
   for (uint32_t c = 0; c < width; ++c) {
     R value{};
-    const Lowered lowered = LowerValue<Op, V>(sums[c], sums.back(), lowering.total_weight,
-                                              lowering.spec.integer_overflow, &value);
-    infinite += lowered == Lowered::kInfinite ? 1 : 0;
+    const Finalized finalized =
+        FinalizeValue<Op, V>(sums[c], sums.back(), finalization.total_weight,
+                             finalization.spec.integer_overflow, &value);
+    infinite += finalized == Finalized::kInfinite ? 1 : 0;
     std::memcpy(out + c * sizeof(R), &value, sizeof(R));
   }
   return infinite;
@@ -50,10 +51,10 @@ std::vector<uint64_t> SideRows(const std::vector<SideEntry>& side, const HostVec
   return RowsOf(std::span(first, last));
 }
 
-void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& rows,
-                   const std::vector<Int128>& slots, const std::vector<SideEntry>& side,
-                   size_t result_begin, Aggregate& result) {
-  const uint32_t width = SlotsPerRow(lowering.spec);
+void FinalizeWithSide(const SideFinalization& finalization, const std::vector<uint64_t>& rows,
+                      const std::vector<Int128>& slots, const std::vector<SideEntry>& side,
+                      size_t result_begin, Aggregate& result) {
+  const uint32_t width = SlotsPerRow(finalization.spec);
   const size_t row_bytes = result.tensor.layout.row_bytes();
   auto entry =
       rows.empty() ? side.end() : std::lower_bound(side.begin(), side.end(), rows[0], BeforeRow);
@@ -62,7 +63,7 @@ void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& ro
   for (size_t r = 0; r < rows.size(); ++r) {
     for (uint32_t c = 0; c < width; ++c) {
       sums[c] = {};
-      sums[c].AddScaled(slots[r * width + c], lowering.lsb);
+      sums[c].AddScaled(slots[r * width + c], finalization.lsb);
     }
     for (; entry != side.end() && entry->row == rows[r]; ++entry) {
       sums[entry->column].AddScaled(entry->significand, entry->exponent);
@@ -70,10 +71,10 @@ void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& ro
     at = std::lower_bound(at, result.tensor.indices.kept().end(), rows[r]);
     std::byte* out = result.tensor.values.data() +
                      static_cast<size_t>(at - result.tensor.indices.kept().begin()) * row_bytes;
-    AllOps::With(lowering.spec.op, [&](auto op) {
-      WithValueType(lowering.spec.layout.value_type, [&](auto tag) {
+    AllOps::With(finalization.spec.op, [&](auto op) {
+      WithValueType(finalization.spec.layout.value_type, [&](auto tag) {
         result.infinite_values +=
-            LowerRow<decltype(op), typename decltype(tag)::type>(lowering, sums, out);
+            FinalizeRow<decltype(op), typename decltype(tag)::type>(finalization, sums, out);
       });
     });
   }

@@ -18,7 +18,7 @@ std::vector<uint64_t> SideRows(const std::vector<SideEntry>& side, const HostVec
 // The rows of a sorted side table, each once.
 std::vector<uint64_t> RowsOf(std::span<const SideEntry> side);
 
-struct SideLowering {
+struct SideFinalization {
   const ReduceSpec& spec;
   int32_t lsb;
   double total_weight;
@@ -26,9 +26,9 @@ struct SideLowering {
 
 // Writes the results of `rows`, ascending, into result.tensor, whose rows from `result_begin` on
 // have all of them, and counts infinite ones. slots: [rows, SlotsPerRow]. `side` is sorted.
-void LowerWithSide(const SideLowering& lowering, const std::vector<uint64_t>& rows,
-                   const std::vector<Int128>& slots, const std::vector<SideEntry>& side,
-                   size_t result_begin, Aggregate& result);
+void FinalizeWithSide(const SideFinalization& finalization, const std::vector<uint64_t>& rows,
+                      const std::vector<Int128>& slots, const std::vector<SideEntry>& side,
+                      size_t result_begin, Aggregate& result);
 
 // A window for the values of a partial aggregate of floating sums.
 int32_t ChooseLsbOf(const Partial& partial);

@@ -67,9 +67,9 @@ void AppendRowSide(const SlotRule& rule, const std::vector<PendingUpdate>& updat
   for (const PendingUpdate& update : updates) {
     Int128 fixed;
     if (ToFixed(update.weight, rule.lsb, &fixed)) continue;
-    const Scaled weight = TakeApart(update.weight);
+    const Scaled weight = Decompose(update.weight);
     const CooView entries = update.staged.entries.view();
-    std::vector<uint64_t> rows(entries.indices, entries.indices + entries.nnz);
+    std::vector<uint64_t> rows(entries.rows.wide(), entries.rows.wide() + entries.nnz);
     if (update.staged.order != EntryOrder::kCanonical) {
       std::sort(rows.begin(), rows.end());
       rows.erase(std::unique(rows.begin(), rows.end()), rows.end());

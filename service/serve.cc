@@ -46,8 +46,9 @@ void RaiseFileLimit(const Log& log) {
   constexpr rlim_t kFilesWanted = 65536;
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < kFilesWanted) {
+  const rlimit raised = {files.rlim_max, files.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  if (files.rlim_cur < kFilesWanted) {
     log.Warning("the limit of open files is low; raise the hard limit (ulimit -Hn, LimitNOFILE)",
                 {{"files", absl::StrCat(files.rlim_cur)}, {"wanted", absl::StrCat(kFilesWanted)}});
   }

@@ -60,7 +60,7 @@ absl::StatusOr<BackendChoice> ChooseBackend(
     }
   }
   if (choice.backend == nullptr) return NotChosen(name, choice.candidates);
-  if (choice.backend->info().may_be_lost && second != nullptr) {
+  if (choice.backend->info().can_fail && second != nullptr) {
     choice.backend = MakeFailoverBackend(std::move(choice.backend), std::move(second),
                                          {.on_loss = std::move(on_loss)});
   }

@@ -23,8 +23,9 @@ absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nn
                      absl::StrCat("no memory for ", nnz, " entries of ",
                                   sizeof(uint64_t) + layout.row_bytes(), " bytes"));
   }
-  staged.entries.indices = static_cast<uint64_t*>(staged.memory.get());
-  staged.entries.values = staged.entries.indices + nnz;
+  auto* const rows = static_cast<uint64_t*>(staged.memory.get());
+  staged.entries.rows = rows;
+  staged.entries.values = rows + nnz;
   return staged;
 }
 

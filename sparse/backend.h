@@ -32,14 +32,7 @@ struct StagedUpdate {
   EntryOrder order = EntryOrder::kUnknown;  // as found by ValidateUpdate()
   std::unique_ptr<void, void (*)(void*)> memory{nullptr, [](void*) {}};
   uint64_t bytes = 0;                       // size of `memory`
-  std::unique_ptr<NarrowRows> narrow_rows;  // owns entries.narrow_rows; not part of `memory`
-};
-
-// The compact forms, as alternatives to `indices`, in which an update's decoder can deliver its
-// rows.
-struct CompactRowForms {
-  uint64_t packed_bytes = 0;  // > 0: as coo.packed, in this many bytes
-  bool narrow = false;        // as NarrowRows, unless a row turns out to descend
+  std::unique_ptr<NarrowRows> narrow_rows;  // owns narrow rows; not part of `memory`
 };
 
 // Stages in ordinary host memory, for back ends that read entries in place. Returns
@@ -76,8 +69,7 @@ class Aggregator {
 
   // The same for an update that arrives in pieces and may take long. Its memory is not released
   // together with that of other updates, so a slow sender does not keep theirs in use. A back end
-  // that can add rows in one of `forms` may request that form: it sets entries.packed_rows or
-  // entries.narrow_rows, and leaves entries.indices null.
+  // that can add rows in one of `forms` may request that form through entries.rows.
   virtual absl::StatusOr<StagedUpdate> StageIncremental(uint64_t nnz,
                                                         CompactRowForms /*forms*/) const {
     return Stage(nnz);

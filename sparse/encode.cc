@@ -29,12 +29,12 @@ struct SortedEntries {
     std::vector<uint64_t> order(entries.nnz);
     std::iota(order.begin(), order.end(), uint64_t{0});
     std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
-      return entries.indices[a] < entries.indices[b];
+      return entries.rows.wide()[a] < entries.rows.wide()[b];
     });
     const uint64_t row_bytes = entries.layout.row_bytes();
     const auto* from = static_cast<const std::byte*>(entries.values);
     for (uint64_t e = 0; e < entries.nnz; ++e) {
-      rows[e] = entries.indices[order[e]];
+      rows[e] = entries.rows.wide()[order[e]];
       std::memcpy(&values[e * row_bytes], from + order[e] * row_bytes, row_bytes);
     }
   }
@@ -59,12 +59,13 @@ absl::StatusOr<ValueCoding> ChooseValueCoding(const CooView& entries, const Enco
 // cannot represent them.
 absl::Status CheckRows(const CooView& entries, const EncodedHeader& header) {
   if (entries.nnz == 0) return absl::OkStatus();
-  const uint64_t* largest = std::max_element(entries.indices, entries.indices + entries.nnz);
+  const uint64_t* largest =
+      std::max_element(entries.rows.wide(), entries.rows.wide() + entries.nnz);
   if (*largest < entries.layout.num_rows) return absl::OkStatus();
-  return MakeError(
-      absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
-      absl::StrCat("tensor \"", header.name, "\": row ", *largest, " at entry ",
-                   largest - entries.indices, " is not below ", entries.layout.num_rows, " rows"));
+  return MakeError(absl::StatusCode::kInvalidArgument, "INDEX_OUT_OF_RANGE",
+                   absl::StrCat("tensor \"", header.name, "\": row ", *largest, " at entry ",
+                                largest - entries.rows.wide(), " is not below ",
+                                entries.layout.num_rows, " rows"));
 }
 
 absl::Status EncodePacked(const CooView& entries, const ValueCoding& coding, uint64_t seed,
@@ -76,7 +77,7 @@ absl::Status EncodePacked(const CooView& entries, const ValueCoding& coding, uin
   header.nnz = entries.nnz;
   SPARSEAGG_RETURN_IF_ERROR(EncodeValues(header, coding, entries.values,
                                          entries.nnz * entries.layout.row_width, seed, values));
-  if (header.sparse_dim > 0) AppendPackedIndices(entries.indices, entries.nnz, indices);
+  if (header.sparse_dim > 0) AppendPackedIndices(entries.rows.wide(), entries.nnz, indices);
   header.indices_bytes = indices.size() - indices_before;
   header.values_bytes = values.size() - values_before;
   return absl::OkStatus();
@@ -104,7 +105,7 @@ absl::Status EncodeTensor(const CooView& entries, const EncodeOptions& options,
   std::string packed_indices;
   std::string packed_values;
   EncodedHeader packed = header;
-  if (OrderOf(entries.indices, entries.nnz) == EntryOrder::kUnsorted) {
+  if (OrderOf(entries.rows.wide(), entries.nnz) == EntryOrder::kUnsorted) {
     const SortedEntries sorted(entries);
     const CooView view{entries.layout, entries.nnz, sorted.rows.data(), sorted.values.data()};
     SPARSEAGG_RETURN_IF_ERROR(

@@ -70,6 +70,8 @@ struct Encoding {
   std::unique_ptr<TensorDecoder> (*decoder)(const EncodedHeader& header, const TensorSpec& spec,
                                             const MutableCooView& out);
   uint64_t (*buffered_bytes)(const EncodedHeader& header);
+  // The compact forms in which the decoder can deliver the rows.
+  CompactRowForms (*row_forms)(const EncodedHeader& header);
   // Appends the two payload arrays of `entries` and sets encoding, nnz and the sizes of `header`.
   // The caller sets name, value_type, dense_shape, sparse_dim and index_type.
   absl::Status (*encode)(const CooView& entries, EncodedHeader& header, std::string& indices,

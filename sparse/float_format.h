@@ -43,7 +43,7 @@ struct Scaled {
 
 // Splits a finite double into significand and exponent. The significand of a normal number has all
 // 53 bits.
-SPARSEAGG_HOST_DEVICE inline Scaled TakeApart(double value) {
+SPARSEAGG_HOST_DEVICE inline Scaled Decompose(double value) {
   const uint64_t bits = BitCast<uint64_t>(value);
   const int32_t biased = static_cast<int32_t>(bits >> 52) & 0x7FF;
   const int64_t fraction = static_cast<int64_t>(bits & ((uint64_t{1} << 52) - 1));
@@ -117,7 +117,7 @@ SPARSEAGG_HOST_DEVICE inline double RoundScaled(Int128 value, int exponent, Floa
 // Rounds a double to the format, once; infinities stay, zero becomes +0.
 SPARSEAGG_HOST_DEVICE inline double RoundDouble(double value, FloatFormat format) {
   if (!IsFiniteBits(value)) return value;
-  const Scaled parts = TakeApart(value);
+  const Scaled parts = Decompose(value);
   return RoundScaled(parts.significand, parts.exponent, format);
 }
 

@@ -54,7 +54,7 @@ struct BackendInfo {
   uint64_t memory_bytes = 0;       // what the back end may use
   std::vector<std::string> plans;  // algorithms; the last one suits any workload (no fixed bytes)
   CostModel cost = nullptr;
-  bool may_be_lost = false;             // its processor can fail while the process runs: a GPU
+  bool can_fail = false;                // its processor can fail while the process runs: a GPU
   std::vector<std::string> notes = {};  // for the log: findings made at initialization
 };
 

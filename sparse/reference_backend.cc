@@ -47,10 +47,10 @@ class ReferenceAggregator : public Aggregator {
     SPARSEAGG_RETURN_IF_ERROR(CheckAddends(spec_, addends_, entries.nnz));
     ++contributors_;
     total_weight_.Add(weight);
-    for (uint64_t e = 0; e < entries.nnz; ++e) rows_.try_emplace(entries.indices[e], MakeRow());
+    for (uint64_t e = 0; e < entries.nnz; ++e) rows_.try_emplace(entries.rows.wide()[e], MakeRow());
     AddHolders(entries, weight);
     if constexpr (Op::kValues == ValueSlots::kExactSum) AddSums(entries, weight);
-    if constexpr (kPerUpdate<Op>) AddExtremes(entries);
+    if constexpr (kNeedsUniqueRows<Op>) AddExtremes(entries);
     if constexpr (Op::kValues == ValueSlots::kNone) addends_ += entries.nnz;
     return absl::OkStatus();
   }
@@ -82,7 +82,7 @@ class ReferenceAggregator : public Aggregator {
     for (const auto& [index, row] : rows_) {
       partial.rows.push_back(index);
       for (uint32_t c = 0; c < width; ++c) {
-        if (kPerUpdate<Op>) {
+        if (kNeedsUniqueRows<Op>) {
           partial.slots.push_back(row.keys[c]);
           continue;
         }
@@ -108,9 +108,9 @@ class ReferenceAggregator : public Aggregator {
       tensor.indices.kept().push_back(index);
       for (uint32_t c = 0; c < tensor.layout.row_width; ++c) {
         R value{};
-        const Lowered lowered = Lower(row, c, total_weight, &value);
-        if (lowered == Lowered::kOverflow) return IntegerOverflowError(spec_, index, c);
-        result.infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
+        const Finalized finalized = Finalize(row, c, total_weight, &value);
+        if (finalized == Finalized::kOverflow) return IntegerOverflowError(spec_, index, c);
+        result.infinite_values += finalized == Finalized::kInfinite ? 1 : 0;
         const auto* bytes = reinterpret_cast<const std::byte*>(&value);
         tensor.values.insert(tensor.values.end(), bytes, bytes + sizeof(R));
       }
@@ -122,7 +122,7 @@ class ReferenceAggregator : public Aggregator {
   Row MakeRow() const {
     Row row;
     if constexpr (Op::kValues == ValueSlots::kExactSum) row.sums.resize(spec_.layout.row_width);
-    if constexpr (kPerUpdate<Op>) row.keys.resize(spec_.layout.row_width, EmptySlot<Op>());
+    if constexpr (kNeedsUniqueRows<Op>) row.keys.resize(spec_.layout.row_width, EmptySlot<Op>());
     return row;
   }
 
@@ -144,7 +144,7 @@ class ReferenceAggregator : public Aggregator {
 
   void AddHolders(const CooView& entries, float weight) {
     if constexpr (Op::kRowSlot != RowSlot::kNone) {
-      const std::set<uint64_t> held(entries.indices, entries.indices + entries.nnz);
+      const std::set<uint64_t> held(entries.rows.wide(), entries.rows.wide() + entries.nnz);
       for (uint64_t row : held)
         rows_.at(row).holders.Add(Op::kRowSlot == RowSlot::kWeight ? weight : 1.0);
     }
@@ -154,7 +154,7 @@ class ReferenceAggregator : public Aggregator {
     const auto* values = static_cast<const V*>(entries.values);
     const uint32_t width = spec_.layout.row_width;
     for (uint64_t e = 0; e < entries.nnz; ++e) {
-      Row& row = rows_.at(entries.indices[e]);
+      Row& row = rows_.at(entries.rows.wide()[e]);
       for (uint32_t c = 0; c < width; ++c)
         AddValue<V>(row.sums[c], Lift(values[e * width + c], weight));
       ++addends_;
@@ -167,7 +167,7 @@ class ReferenceAggregator : public Aggregator {
     const uint32_t width = spec_.layout.row_width;
     std::map<uint64_t, std::vector<WideInteger>> own;
     for (uint64_t e = 0; e < entries.nnz; ++e) {
-      auto& sums = own.try_emplace(entries.indices[e], width).first->second;
+      auto& sums = own.try_emplace(entries.rows.wide()[e], width).first->second;
       for (uint32_t c = 0; c < width; ++c) AddValue<V>(sums[c], ToWide(values[e * width + c]));
       ++addends_;
     }
@@ -187,20 +187,21 @@ class ReferenceAggregator : public Aggregator {
   }
 
   void MergeSlot(Row& row, uint32_t c, Int128 slot, int32_t lsb) {
-    if constexpr (kPerUpdate<Op>) {
+    if constexpr (kNeedsUniqueRows<Op>) {
       row.keys[c] = CombineSlots<Op>(row.keys[c], slot);
     } else {
       Wide(row, c).AddScaled(slot, lsb);
     }
   }
 
-  Lowered Lower(const Row& row, uint32_t c, double total_weight, ResultValue<Op, V>* value) const {
-    if constexpr (kPerUpdate<Op>) {
+  Finalized Finalize(const Row& row, uint32_t c, double total_weight,
+                     ResultValue<Op, V>* value) const {
+    if constexpr (kNeedsUniqueRows<Op>) {
       const SlotValue key{row.keys[c], 0};
-      return LowerValue<Op, V>(key, key, total_weight, spec_.integer_overflow, value);
+      return FinalizeValue<Op, V>(key, key, total_weight, spec_.integer_overflow, value);
     } else {
-      return LowerValue<Op, V>(Wide(row, c), row.holders, total_weight, spec_.integer_overflow,
-                               value);
+      return FinalizeValue<Op, V>(Wide(row, c), row.holders, total_weight, spec_.integer_overflow,
+                                  value);
     }
   }
 

@@ -1,6 +1,6 @@
 // The arithmetic between entries, slots and results, shared by every back end: what an entry adds
 // to a slot (Lift), what a contributor's coordinate is for min and max (ContributionKey), and how
-// exact slots become a result (LowerValue). Host and device.
+// exact slots become a result (FinalizeValue). Host and device.
 #ifndef SPARSEAGG_SPARSE_SLOT_MATH_H_
 #define SPARSEAGG_SPARSE_SLOT_MATH_H_
 
@@ -58,8 +58,8 @@ SPARSEAGG_HOST_DEVICE inline Int128 CombineSlots(Int128 a, Int128 b) {
   return a + b;
 }
 
-// The outcome of LowerValue().
-enum class Lowered : uint8_t {
+// The outcome of FinalizeValue().
+enum class Finalized : uint8_t {
   kOk,
   kInfinite,  // the exact result is beyond the range of the floating type; an infinity is written
   kOverflow,  // a checked integer does not fit; nothing is written
@@ -68,23 +68,24 @@ enum class Lowered : uint8_t {
 // Finalizes one coordinate: rounds or checks its exact value and writes the result. `row` is the
 // exact row slot (any value when the operator has none).
 template <class Op, class V, class Exact>
-SPARSEAGG_HOST_DEVICE inline Lowered LowerValue(const Exact& value, const Exact& row,
-                                                double total_weight, IntegerOverflow overflow,
-                                                ResultValue<Op, V>* out) {
+SPARSEAGG_HOST_DEVICE inline Finalized FinalizeValue(const Exact& value, const Exact& row,
+                                                     double total_weight, IntegerOverflow overflow,
+                                                     ResultValue<Op, V>* out) {
   using R = ResultValue<Op, V>;
   if constexpr (ValueTraits<R>::kFloating) {
     const double result = Op::FinalizeFloat(value, row, total_weight, ValueTraits<R>::kFormat);
     *out = ValueTraits<R>::Narrow(result);
-    return IsFiniteBits(result) ? Lowered::kOk : Lowered::kInfinite;
+    return IsFiniteBits(result) ? Finalized::kOk : Finalized::kInfinite;
   } else {
     const Int128 result = Op::FinalizeInteger(value, row, total_weight);
-    if (overflow == IntegerOverflow::kChecked && !FitsInteger<R>(result)) return Lowered::kOverflow;
+    if (overflow == IntegerOverflow::kChecked && !FitsInteger<R>(result))
+      return Finalized::kOverflow;
     *out = static_cast<R>(result);
-    return Lowered::kOk;
+    return Finalized::kOk;
   }
 }
 
-// An exact value for LowerValue() that has no side entries: slot * 2^lsb.
+// An exact value for FinalizeValue() that has no side entries: slot * 2^lsb.
 struct SlotValue {
   Int128 slot;
   int lsb;

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/host_vector.h"
 #include "sparse/rows/row_ids.h"
+#include "sparse/rows/row_storage.h"
 
 namespace sparseagg {
 
@@ -97,36 +98,23 @@ enum class EntryOrder : uint8_t {
   kCanonical,  // strictly ascending; no row repeats
 };
 
-class NarrowRows;
-
 // A read-only view of entries in host memory. Rows need not be sorted or distinct; the values of
 // equal rows are summed.
 struct CooView {
   TensorLayout layout;
   uint64_t nnz = 0;
-  const uint64_t* indices = nullptr;  // [nnz], flattened row of each entry
-  const void* values = nullptr;       // [nnz, row_width] of layout.value_type
-  // The rows in a compact form, where a back end has requested one (Aggregator::StageIncremental):
-  // as coo.packed encodes them (sparse/rows/packed_rows.h), or in two bytes each
-  // (sparse/rows/narrow_rows.h). `indices` is null then.
-  const char* packed_rows = nullptr;
-  uint64_t packed_rows_bytes = 0;
-  const NarrowRows* narrow_rows = nullptr;
+  RowView rows;                  // the flattened row of each entry
+  const void* values = nullptr;  // [nnz, row_width] of layout.value_type
 };
 
 // The same, for a decoder to write.
 struct MutableCooView {
   TensorLayout layout;
   uint64_t nnz = 0;
-  uint64_t* indices = nullptr;  // [nnz]
-  void* values = nullptr;       // [nnz, row_width]
-  char* packed_rows = nullptr;  // as in CooView; kBlockSlackBytes more bytes are readable
-  uint64_t packed_rows_bytes = 0;
-  NarrowRows* narrow_rows = nullptr;
+  RowStorage rows;
+  void* values = nullptr;
 
-  CooView view() const {
-    return {layout, nnz, indices, values, packed_rows, packed_rows_bytes, narrow_rows};
-  }
+  CooView view() const { return {layout, nnz, rows, values}; }
 };
 
 // A canonical tensor: its rows are strictly ascending.

@@ -35,9 +35,9 @@ std::string Where(const ReduceSpec& spec, const CooView& entries, uint64_t entry
 
 absl::Status RowError(const ReduceSpec& spec, const CooView& entries, uint64_t begin) {
   uint64_t e = begin;
-  while (entries.indices[e] < spec.layout.num_rows) ++e;
+  while (entries.rows.wide()[e] < spec.layout.num_rows) ++e;
   return Invalid("INDEX_OUT_OF_RANGE",
-                 absl::StrCat("tensor \"", spec.name, "\": index ", entries.indices[e],
+                 absl::StrCat("tensor \"", spec.name, "\": index ", entries.rows.wide()[e],
                               " at entry ", e, " is not below ", spec.layout.num_rows, " rows"));
 }
 
@@ -109,8 +109,8 @@ template <class V>
 absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) {
   const auto* values = static_cast<const V*>(entries.values);
   const uint64_t width = spec.layout.row_width;
-  const uint64_t* const end = entries.indices + entries.nnz;
-  if (std::adjacent_find(entries.indices, end, std::greater_equal<>()) == end) {
+  const uint64_t* const end = entries.rows.wide() + entries.nnz;
+  if (std::adjacent_find(entries.rows.wide(), end, std::greater_equal<>()) == end) {
     return absl::OkStatus();  // strictly ascending: there are no duplicates
   }
   // A quick check, which nearly always suffices: every sum lies between the sum of all negative
@@ -123,14 +123,15 @@ absl::Status CheckDuplicateSums(const ReduceSpec& spec, const CooView& entries) 
   if (FitsInteger<V>(lowest) && FitsInteger<V>(highest)) return absl::OkStatus();
   std::vector<uint64_t> order(entries.nnz);
   std::iota(order.begin(), order.end(), uint64_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint64_t a, uint64_t b) { return entries.indices[a] < entries.indices[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
+    return entries.rows.wide()[a] < entries.rows.wide()[b];
+  });
   std::vector<Int128> sums(width);
   for (uint64_t i = 0; i < order.size();) {
-    const uint64_t row = entries.indices[order[i]];
+    const uint64_t row = entries.rows.wide()[order[i]];
     std::fill(sums.begin(), sums.end(), 0);
     uint64_t last = order[i];
-    for (; i < order.size() && entries.indices[order[i]] == row; ++i) {
+    for (; i < order.size() && entries.rows.wide()[order[i]] == row; ++i) {
       last = order[i];
       for (uint64_t c = 0; c < width; ++c) sums[c] += values[last * width + c];
     }
@@ -163,9 +164,10 @@ absl::Status CheckIntegerWeight(const ReduceSpec& spec, float weight) {
 // Checks what requires all entries of a tensor of integers.
 template <class V>
 absl::Status CheckAllIntegers(const ReduceSpec& spec, const CooView& entries) {
-  bool per_update = false;
-  AllOps::With(spec.op, [&](auto op) { per_update = kPerUpdate<decltype(op)>; });
-  if (!per_update || spec.integer_overflow == IntegerOverflow::kModular) return absl::OkStatus();
+  bool needs_unique_rows = false;
+  AllOps::With(spec.op, [&](auto op) { needs_unique_rows = kNeedsUniqueRows<decltype(op)>; });
+  if (!needs_unique_rows || spec.integer_overflow == IntegerOverflow::kModular)
+    return absl::OkStatus();
   return CheckDuplicateSums<V>(spec, entries);
 }
 
@@ -213,13 +215,13 @@ absl::Status UpdateValidator::CheckRows() {
   if (order_ != EntryOrder::kUnknown) return absl::OkStatus();
   const uint64_t num_rows = spec_.layout.num_rows;
   for (uint64_t begin = 0; begin < entries_.nnz; begin += kBlock) {
-    const uint64_t* block = entries_.indices + begin;
+    const uint64_t* block = entries_.rows.wide() + begin;
     const uint64_t count = std::min(kBlock, entries_.nnz - begin);
     if (AnyErrorBit(count, [=](uint64_t i) { return block[i] >= num_rows ? kErrorBit : 0; })) {
       return RowError(spec_, entries_, begin);
     }
   }
-  order_ = OrderOf(entries_.indices, entries_.nnz);
+  order_ = OrderOf(entries_.rows.wide(), entries_.nnz);
   return absl::OkStatus();
 }
 

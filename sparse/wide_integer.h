@@ -48,7 +48,7 @@ class WideInteger {
 
   // Adds a finite double.
   SPARSEAGG_HOST_DEVICE void Add(double value) {
-    const Scaled parts = TakeApart(value);
+    const Scaled parts = Decompose(value);
     if (parts.significand != 0) AddScaled(parts.significand, parts.exponent);
   }
 

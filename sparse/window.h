@@ -27,7 +27,7 @@ inline constexpr uint64_t kAddendsMax = uint64_t{1} << 38;
 // Converts `value` to a number of multiples of 2^lsb. Returns false, leaving `fixed` unchanged,
 // when the window does not hold it.
 SPARSEAGG_HOST_DEVICE inline bool ToFixed(double value, int lsb, Int128* fixed) {
-  const Scaled parts = TakeApart(value);
+  const Scaled parts = Decompose(value);
   if (parts.significand == 0) {
     *fixed = 0;
     return true;

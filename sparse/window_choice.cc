@@ -18,7 +18,7 @@ struct Bits {
 std::vector<Bits> BitsOf(const std::vector<double>& samples) {
   std::vector<Bits> bits;
   for (double sample : samples) {
-    const Scaled parts = TakeApart(sample);
+    const Scaled parts = Decompose(sample);
     if (parts.significand == 0) continue;
     const auto magnitude =
         static_cast<uint64_t>(parts.significand < 0 ? -parts.significand : parts.significand);

@@ -41,7 +41,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/device/calibration.h"
 #include "cuda/device/probe.h"
-#include "cuda/kernels/lower.h"
+#include "cuda/kernels/finalize.h"
 #include "cuda/kernels/rows/row_reduce.h"
 #include "cuda/kernels/side.h"
 #include "cuda/plan.h"
@@ -229,9 +229,9 @@ class Bench {
     const ReduceSpec spec = SpecOf(c);
     SlotRule rule = RuleOf(spec);
     rule.lsb = kLsb;
-    const Lowering lowering{spec.op, rule, 1, c.width};
-    if (!row->rounder.can(lowering)) throw std::runtime_error("left out: not for such rows");
-    RoundedRows rounded = row->rounder.round(queue_, batch.view, lowering);
+    const Finalization finalization{spec.op, rule, 1, c.width};
+    if (!row->rounder.can(finalization)) throw std::runtime_error("left out: not for such rows");
+    RoundedRows rounded = row->rounder.round(queue_, batch.view, finalization);
     const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row->name, rule, c.rows);
     plan->Fold(queue_, batch.view);
     uint64_t size = 0;
@@ -240,15 +240,15 @@ class Bench {
       size = run.size;
       const uint64_t bytes = size * c.width * sizeof(float);
       DeviceArray<std::byte> values(queue_, bytes);
-      DeviceArray<LowerOutcome> outcome(queue_, 1);
+      DeviceArray<FinalizeOutcome> outcome(queue_, 1);
       queue_.Fill(outcome.data(), 0, 1);
-      LowerRun(queue_, lowering, run, {}, values.data(), outcome.data());
+      FinalizeRun(queue_, finalization, run, {}, values.data(), outcome.data());
       different = Differences(queue_, values.data(), rounded.values.data(), bytes);
     });
     plan->Clear();
     rounded = {};
     const auto round = [&] {
-      rounded = row->rounder.round(queue_, batch.view, lowering);
+      rounded = row->rounder.round(queue_, batch.view, finalization);
       queue_.Synchronize();
       rounded = {};
     };
@@ -341,7 +341,7 @@ class Bench {
       Check(update.status());
       staged.push_back(*std::move(update));
       staged.back().order = ref.order;
-      queue_.Download(reinterpret_cast<std::byte*>(staged.back().entries.indices),
+      queue_.Download(reinterpret_cast<std::byte*>(staged.back().entries.rows.wide()),
                       reinterpret_cast<const std::byte*>(ref.rows), staged.back().bytes);
     }
     queue_.Synchronize();

@@ -75,8 +75,8 @@ class Stager {
     const uint64_t row_bytes = updates_.layout.row_bytes();
     const auto* values = reinterpret_cast<const std::byte*>(updates_.values) + begin * row_bytes;
     values_.Copy(staged->entries.values, values, nnz * row_bytes);
-    if (staged->entries.packed_rows == nullptr) {
-      rows_.Copy(staged->entries.indices, updates_.rows + begin, nnz * sizeof(uint64_t));
+    if (staged->entries.rows.packed().empty()) {
+      rows_.Copy(staged->entries.rows.wide(), updates_.rows + begin, nnz * sizeof(uint64_t));
       const auto order = ValidateUpdate(spec_, staged->entries.view(), updates_.weights[next_]);
       if (!order.ok()) return order.status();
       staged->order = *order;
@@ -95,8 +95,8 @@ class Stager {
     AppendPackedIndices(rows.data(), rows.size(), packed);
     absl::StatusOr<StagedUpdate> staged =
         aggregator_.StageIncremental(rows.size(), {.packed_bytes = packed.size()});
-    if (staged.ok() && staged->entries.packed_rows != nullptr) {
-      std::memcpy(staged->entries.packed_rows, packed.data(), packed.size());
+    if (staged.ok() && !staged->entries.rows.packed().empty()) {
+      std::memcpy(staged->entries.rows.packed().data(), packed.data(), packed.size());
     }
     return staged;
   }

@@ -50,7 +50,7 @@ absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::Ten
   const CooView& from = tensor.entries;
   SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, reduction.aggregator->Stage(from.nnz));
   if (from.nnz > 0) {
-    std::memcpy(staged.entries.indices, from.indices, from.nnz * sizeof(uint64_t));
+    std::memcpy(staged.entries.rows.wide(), from.rows.wide(), from.nnz * sizeof(uint64_t));
     std::memcpy(staged.entries.values, from.values, from.nnz * from.layout.row_bytes());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(staged.order,

@@ -87,7 +87,7 @@ std::strong_ordering CompareMagnitudes(const Decimal& a, const Decimal& b) {
 
 // The exact decimal digits of a finite double.
 Decimal DecimalOf(double value) {
-  const Scaled parts = TakeApart(std::fabs(value));
+  const Scaled parts = Decompose(std::fabs(value));
   if (parts.significand == 0) return {};
   const int zeros = std::countr_zero(static_cast<uint64_t>(parts.significand));
   // The value is m * 2^last with m < 2^53, which has 16 digits. Each factor 2 adds at most 0.302
@@ -123,7 +123,7 @@ std::optional<T> ParseNearest(std::string_view text) {
 // nearest double. Only if `nearest` is exactly between two numbers of the format, the digits beyond
 // a double's precision decide.
 double RoundNarrow(std::string_view text, double nearest, FloatFormat format) {
-  const Scaled parts = TakeApart(std::fabs(nearest));
+  const Scaled parts = Decompose(std::fabs(nearest));
   const auto magnitude = static_cast<UInt128>(parts.significand);
   const int half_bits =
       53 - (format.precision + 1);  // these bits are 0 in the midpoint of two numbers of the format

@@ -336,7 +336,7 @@ absl::Status WriteEntries(const TensorView& tensor, OutputFile& file) {
   std::string text;
   for (uint64_t i = 0; i < tensor.entries.nnz; ++i) {
     int64_t index[2];
-    UnflattenIndex(tensor.entries.indices[i], tensor.dense_shape, index);
+    UnflattenIndex(tensor.entries.rows.wide()[i], tensor.dense_shape, index);
     absl::StrAppend(&text, index[0] + 1, " ", index[1] + 1, " ");
     AppendValue(type, values + i * SizeOf(type), text);
     text.push_back('\n');

@@ -49,7 +49,7 @@ void AddCoordinates(const TensorView& tensor, MemberList& list) {
   std::vector<T> columns(tensor.entries.nnz);
   for (uint64_t i = 0; i < tensor.entries.nnz; ++i) {
     int64_t index[2];
-    UnflattenIndex(tensor.entries.indices[i], tensor.dense_shape, index);
+    UnflattenIndex(tensor.entries.rows.wide()[i], tensor.dense_shape, index);
     rows[i] = static_cast<T>(index[0]);
     columns[i] = static_cast<T>(index[1]);
   }
@@ -73,7 +73,7 @@ void AddSparse(const TensorView& tensor, const std::string& prefix, MemberList& 
   const std::span<const int64_t> shape(tensor.dense_shape);
   std::vector<int64_t> indices(tensor.entries.nnz * tensor.sparse_dim);
   for (uint64_t i = 0; i < tensor.entries.nnz; ++i) {
-    UnflattenIndex(tensor.entries.indices[i], shape.first(tensor.sparse_dim),
+    UnflattenIndex(tensor.entries.rows.wide()[i], shape.first(tensor.sparse_dim),
                    std::span(indices).subspan(i * tensor.sparse_dim, tensor.sparse_dim));
   }
   const auto nnz = static_cast<int64_t>(tensor.entries.nnz);

@@ -155,7 +155,7 @@ absl::StatusOr<std::string> ContentUpdateId(const Update& update) {
     const CooView& entries = tensor.entries;
     digest.AddString(ToProto(SpecOf(tensor)).SerializeAsString());
     digest.Add(&entries.nnz, sizeof(entries.nnz));
-    digest.Add(entries.indices, entries.nnz * sizeof(uint64_t));
+    digest.Add(entries.rows.wide(), entries.nnz * sizeof(uint64_t));
     digest.Add(entries.values, entries.nnz * layout.row_bytes());
   }
   return absl::BytesToHexString(digest.Finish().substr(0, kIdBytes));

@@ -59,10 +59,6 @@ void DensePlan::PrepareSlices(std::vector<size_t> slices) {
   });
 }
 
-bool DensePlan::AllOccupied() const {
-  return std::find(occupied_.begin(), occupied_.end(), 0) == occupied_.end();
-}
-
 void DensePlan::Clear(uint64_t begin, uint64_t end) {
   kernels_.clear(CellsFrom(begin), end - begin, width_);
 }
@@ -85,12 +81,12 @@ RowWindow DensePlan::RowsOfGroup(size_t g) const {
 }
 
 void DensePlan::Fold(std::vector<PendingUpdate> batch, Feed) {
-  const Need need = kernels_.per_update ? Need::kPerUpdate : Need::kAny;
+  const Need need = kernels_.needs_unique_rows ? Need::kUniqueRows : Need::kAny;
   const std::vector<Prepared> prepared = PrepareUpdates(spec_, need, parallel_, batch);
   std::vector<Cursor> sorted;
   std::vector<Cursor> unsorted;
   for (size_t u = 0; u < batch.size(); ++u) {
-    if (batch[u].staged.entries.indices == nullptr) continue;  // packed, or narrow
+    if (batch[u].staged.entries.rows.wide() == nullptr) continue;  // packed, or narrow
     sorted.insert(sorted.end(), prepared[u].cursors.begin(), prepared[u].cursors.end());
     if (!prepared[u].owned.empty() || batch[u].staged.entries.nnz == 0) continue;
     const bool in_order = IsReady(batch[u], Need::kSorted) || slices_.size() == 1;

@@ -46,7 +46,6 @@ class DensePlan : public CpuReducer {
   // yet.
   bool MarkOccupied(size_t slice) { return std::exchange(occupied_[slice], uint8_t{1}) == 0; }
   void PrepareSlices(std::vector<size_t> slices);
-  bool AllOccupied() const;
   void Clear(uint64_t begin, uint64_t end);
   std::span<const std::byte> ValueCells(uint64_t begin, uint64_t end) const;
   size_t FirstOfGroup(size_t g) const { return g == 0 ? 0 : group_ends_[g - 1]; }
@@ -64,10 +63,6 @@ class DensePlan : public CpuReducer {
   void FoldPacked(std::span<const PendingUpdate> updates);
   struct PackedSlice;
   void AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next, PackedSlice& slice);
-  uint64_t AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
-                  PackedSlice& slice);
-  uint64_t AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
-                      uint64_t limit, PackedSlice& slice);
   void AddBits(const PendingUpdate& update, const PackedRows::Bits& bits, uint64_t entry,
                PackedSlice& slice);
   void AddBlock(const PendingUpdate& update, const PackedRows::Block& block, PackedSlice& slice);
@@ -75,7 +70,6 @@ class DensePlan : public CpuReducer {
   void FoldUnsorted(std::span<const Cursor> cursors);
   ErrorCells* ErrorsOf(uint64_t row, uint32_t column);
   void SettleErrors();
-  std::optional<absl::StatusOr<SparseSums>> EmitEveryRow(const Finalization& finalization);
   absl::StatusOr<SparseSums> Emit(const Finalization& finalization,
                                   const std::vector<SideEntry>& side);
   absl::StatusOr<SparseSums> EmitColumns(double total_weight);

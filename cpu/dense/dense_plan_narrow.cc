@@ -20,7 +20,7 @@ constexpr uint64_t kNarrowVisitCells = uint64_t{1} << 12;
 // on.
 NarrowCursor CursorIn(const PendingUpdate& update, uint64_t segment, uint64_t above) {
   const CooView entries = update.staged.entries.view();
-  const NarrowRows::Segment part = entries.narrow_rows->segment(segment);
+  const NarrowRows::Segment part = entries.rows.narrow()->segment(segment);
   const uint16_t* const end = part.rows + (part.end - part.begin);
   const uint16_t* const row = std::lower_bound(part.rows, end, above);
   const uint64_t entry = part.begin + static_cast<uint64_t>(row - part.rows);
@@ -39,7 +39,7 @@ void DensePlan::FoldNarrow(std::span<const PendingUpdate> updates) {
   std::vector<const PendingUpdate*> narrow;
   uint64_t entries = 0;
   for (const PendingUpdate& update : updates) {
-    if (update.staged.entries.narrow_rows == nullptr) continue;
+    if (update.staged.entries.rows.narrow() == nullptr) continue;
     narrow.push_back(&update);
     entries += update.staged.entries.nnz;
   }

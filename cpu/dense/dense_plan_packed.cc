@@ -7,19 +7,12 @@
 #include <vector>
 
 #include "cpu/dense/dense_plan.h"
-#include "cpu/dense/joined_bits.h"
 #include "cpu/state/entry_tally.h"
 #include "cpu/state/tuning.h"
 #include "sparse/rows/packed_rows.h"
 
 namespace sparseagg {
 namespace {
-
-// Returns whether the block is a bitmap of few whole words; a longer one needs no joining.
-bool IsCrowded(const PackedRows::Block& block) {
-  if (block.form == 0) return block.count == kBlockEntries;
-  return block.form == kBitmapForm && block.num_words <= kCrowdedWords;
-}
 
 // Returns the update's values from `entry` on.
 const std::byte* ValuesOf(const PendingUpdate& update, uint64_t entry) {
@@ -43,7 +36,7 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
   std::vector<const PendingUpdate*> packed;
   uint64_t entries = 0;
   for (const PendingUpdate& update : updates) {
-    if (update.staged.entries.packed_rows == nullptr) continue;
+    if (update.staged.entries.rows.packed().empty()) continue;
     packed.push_back(&update);
     entries += update.staged.entries.nnz;
   }
@@ -75,48 +68,11 @@ void DensePlan::FoldPacked(std::span<const PendingUpdate> updates) {
 void DensePlan::AddBlocks(const PendingUpdate& update, uint64_t limit, uint64_t& next,
                           PackedSlice& slice) {
   const PackedRows rows(update.staged.entries.view());
-  while (next < rows.blocks()) {
+  for (; next < rows.blocks(); ++next) {
     const PackedRows::Block block = rows.block(next);
     if (block.first >= limit) return;
-    uint64_t added = 0;
-    if (block.first >= slice.rows.begin) {
-      added = AddRun(update, rows, next, slice);
-      if (added == 0) added = AddBitmaps(update, rows, next, limit, slice);
-    }
-    if (added == 0) {
-      AddBlock(update, block, slice);
-      added = 1;
-    }
-    next += added;
+    AddBlock(update, block, slice);
   }
-}
-
-// Adds the blocks without gaps from block `b` on, if there are several. Returns how many it added.
-uint64_t DensePlan::AddRun(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
-                           PackedSlice& slice) {
-  const uint64_t run = rows.FullRunLength(b, slice.rows.end);
-  if (run < 2) return 0;
-  const PackedRows::Block block = rows.block(b);
-  AddBits(update, PackedRows::AllOf(block.first, rows.EntriesOf(b, run)), block.begin, slice);
-  return run;
-}
-
-// Adds crowded blocks from block `b` on that begin below `limit`, as one bitmap. Returns how many
-// it added.
-uint64_t DensePlan::AddBitmaps(const PendingUpdate& update, const PackedRows& rows, uint64_t b,
-                               uint64_t limit, PackedSlice& slice) {
-  JoinedBits joined;
-  uint64_t added = 0;
-  for (; b + added < rows.blocks(); ++added) {
-    const PackedRows::Block block = rows.block(b + added);
-    if (block.first >= limit || !IsCrowded(block)) break;
-    if (added > 0 && rows.FullRunLength(b + added, slice.rows.end) > 1) break;
-    PackedRows::BitsBuffer unused;
-    const auto bits = PackedRows::BitsOf(block, unused);
-    if (bits->last >= slice.rows.end || !joined.Append(*bits)) break;
-  }
-  if (added > 0) AddBits(update, joined.rows(), rows.block(b).begin, slice);
-  return added;
 }
 
 // Adds the update's entries from `entry` on, whose rows are `bits`. REQUIRES: the rows are within

@@ -1,8 +1,6 @@
 // Turns the dense plan's cells into results, or into a run.
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,8 +24,7 @@ absl::StatusOr<SparseSums> DensePlan::Finish(std::vector<PendingUpdate> batch, F
   const Finalization finalization{.results = true, .total_weight = total_weight};
   SettleErrors();
   if (by_columns_) return EmitColumns(total_weight);
-  auto every_row = EmitEveryRow(finalization);
-  return every_row.has_value() ? *std::move(every_row) : Emit(finalization, side_);
+  return Emit(finalization, side_);
 }
 
 // Returns the error cells that may hold errors of slot (row, column); null if there are none.
@@ -65,30 +62,6 @@ void DensePlan::SettleErrors() {
     }
     errors = {};
   });
-}
-
-// Returns the results if every row is held; nullopt if one is not. It takes a third of the time of
-// Emit(), and of its output.
-std::optional<absl::StatusOr<SparseSums>> DensePlan::EmitEveryRow(
-    const Finalization& finalization) {
-  if (!AllOccupied()) return std::nullopt;
-  const uint64_t num_rows = spec_.layout.num_rows;
-  for (const uint64_t row : {uint64_t{0}, num_rows - 1}) {  // most sums lack one of them
-    if (kernels_.count_held(CellsFrom(row), 1, width_) == 0) return std::nullopt;
-  }
-  RangedOutput output(spec_, kernels_, finalization, parallel_);
-  std::vector<uint64_t> starts;
-  for (size_t g = 0; g < group_ends_.size(); ++g) starts.push_back(RowsOfGroup(g).begin);
-  starts.push_back(num_rows);
-  output.ReserveEveryRow(std::move(starts));
-  std::atomic<bool> every_row = true;
-  output.ForEachRange(side_, [&](size_t g, RangeReducer& reducer) {
-    for (size_t s = FirstOfGroup(g); every_row && s < group_ends_[g]; ++s) {
-      if (!reducer.EmitEveryRow(CellsFrom(slices_[s].begin), slices_[s])) every_row = false;
-    }
-  });
-  if (!every_row) return std::nullopt;
-  return output.Close(side_);
 }
 
 absl::StatusOr<SparseSums> DensePlan::Emit(const Finalization& finalization,

@@ -29,7 +29,7 @@ constexpr CpuKernels MakeTable() {
   CpuKernels table = {
       .value_bytes = D::C::kValueBytes,
       .row_bytes = D::C::kRowBytes,
-      .per_update = kPerUpdate<Op> || Op::kRowSlot != RowSlot::kNone,
+      .needs_unique_rows = kNeedsUniqueRows<Op> || Op::kRowSlot != RowSlot::kNone,
       .clear = &D::Clear,
       .scatter = &D::template Scatter<Cursor>,
       .scatter_narrow = &D::template Scatter<NarrowCursor>,

@@ -39,7 +39,7 @@ struct CpuKernels {
   uint32_t row_bytes;    // of a row cell; 0: none
   // True if several entries of one row in one update must not be added one by one (min, max), or
   // count as one holder: cpu/windowed/canonical.h then prepares updates.
-  bool per_update;
+  bool needs_unique_rows;
 
   // Clears `rows` rows of the window; only their value cells where row_cells is null.
   void (*clear)(const CellWindow& window, size_t rows, uint32_t width);

@@ -79,7 +79,7 @@ struct ResultKernels {
     }
   }
 
-  // LowerValue() takes value and row of one type; this type holds a double or an integer.
+  // FinalizeValue() takes value and row of one type; this type holds a double or an integer.
   struct Either {
     double cell;
     Int128 integer;
@@ -130,7 +130,7 @@ struct ResultKernels {
     auto side_at = side.begin();
     for (size_t row = 0; row < n;) {
       // Rows up to the next one that has side entries are rounded as vectors.
-      while (side_at != side.end() && side_at->row < block.row(row)) ++side_at;
+      while (side_at != side.end() && side_at->row < block.rows[row]) ++side_at;
       if constexpr (C::kInexactValues) {
         const size_t next = side_at == side.end() ? n : block.IndexOf(side_at->row, row, n);
         const size_t end = next * result_width;
@@ -140,18 +140,18 @@ struct ResultKernels {
         row = i / result_width;
       }
       auto end = side_at;
-      while (end != side.end() && end->row == block.row(row)) ++end;
+      while (end != side.end() && end->row == block.rows[row]) ++end;
       const SideRange of_row(side_at, end);
       const Either row_value = RowValue(block.row_cells, row, OfColumn(of_row, width));
       for (; i < (row + 1) * result_width; ++i) {
         const auto column = static_cast<uint32_t>(i - row * result_width);
-        const Lowered lowered =
-            LowerValue<Op, V>(Value(block.values, i, OfColumn(of_row, column)), row_value,
-                              total_weight, spec.integer_overflow, results + i);
-        if (lowered == Lowered::kOverflow) {
-          return IntegerOverflowError(spec, block.row(row), column);
+        const Finalized finalized =
+            FinalizeValue<Op, V>(Value(block.values, i, OfColumn(of_row, column)), row_value,
+                                 total_weight, spec.integer_overflow, results + i);
+        if (finalized == Finalized::kOverflow) {
+          return IntegerOverflowError(spec, block.rows[row], column);
         }
-        infinite_values += lowered == Lowered::kInfinite ? 1 : 0;
+        infinite_values += finalized == Finalized::kInfinite ? 1 : 0;
       }
       ++row;
     }

@@ -119,16 +119,13 @@ struct CellWindow {
 
 // Rows with their cells, in ascending order: the output of the kernels.
 struct CellBlock {
-  uint64_t* rows = nullptr;        // [n]; null: `first` and those that follow it
+  uint64_t* rows = nullptr;        // [n]
   std::byte* values = nullptr;     // [n, row_width]
   std::byte* row_cells = nullptr;  // [n]
-  uint64_t first = 0;
 
-  uint64_t row(size_t i) const { return rows != nullptr ? rows[i] : first + i; }
   // Returns the index of the first row from the i-th on that is not below `row`; n if there is
   // none.
   size_t IndexOf(uint64_t row, size_t i, size_t n) const {
-    if (rows == nullptr) return std::clamp<uint64_t>(row, first + i, first + n) - first;
     return static_cast<size_t>(std::lower_bound(rows + i, rows + n, row) - rows);
   }
 };

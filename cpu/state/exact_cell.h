@@ -1,4 +1,4 @@
-// The exact value of a coordinate, made of its cell and its side entries, for LowerValue().
+// The exact value of a coordinate, made of its cell and its side entries, for FinalizeValue().
 #ifndef SPARSEAGG_CPU_STATE_EXACT_CELL_H_
 #define SPARSEAGG_CPU_STATE_EXACT_CELL_H_
 

@@ -108,7 +108,7 @@ void SideTable::MoveToCells() {
       entries_[kept++] = entry;
       continue;
     }
-    const Scaled rest = TakeApart(cells_->Add(cells_->IndexOf(entry.row, entry.column), value));
+    const Scaled rest = Decompose(cells_->Add(cells_->IndexOf(entry.row, entry.column), value));
     if (rest.significand == 0) continue;
     entries_[kept++] = {entry.row, entry.column, rest.exponent, rest.significand};
   }

@@ -83,7 +83,7 @@ class SideTable {
     return cells_->Covers(row, column) && std::fabs(value) < kAddendLimit;
   }
   void AppendEntry(uint64_t row, uint32_t column, double value) {
-    const Scaled parts = TakeApart(value);
+    const Scaled parts = Decompose(value);
     entries_.push_back({row, column, parts.exponent, parts.significand});
   }
   void MakeRoom();

@@ -41,14 +41,16 @@ HostVector<uint64_t> SortedPositions(const uint64_t* rows, uint64_t nnz) {
 class EntryCopier {
  public:
   EntryCopier(const CooView& from, uint64_t nnz)
-      : from_(from), row_bytes_(from.layout.row_bytes()) {
+      : from_rows_(from.rows.wide()),
+        from_values_(static_cast<const std::byte*>(from.values)),
+        row_bytes_(from.layout.row_bytes()) {
     rows_.resize(nnz * sizeof(uint64_t));
     values_.resize(nnz * row_bytes_);
   }
 
   void Add(uint64_t entry) {
-    Row() = from_.indices[entry];
-    const auto* value = static_cast<const std::byte*>(from_.values) + entry * row_bytes_;
+    Row() = from_rows_[entry];
+    const std::byte* const value = from_values_ + entry * row_bytes_;
     switch (row_bytes_) {  // known sizes are copied without a call
       case 2:
         std::memcpy(Value(), value, 2);
@@ -84,7 +86,8 @@ class EntryCopier {
   }
 
  private:
-  const CooView from_;
+  const uint64_t* const from_rows_;
+  const std::byte* const from_values_;
   const uint64_t row_bytes_;
   HostVector<std::byte> rows_;
   HostVector<std::byte> values_;
@@ -109,7 +112,7 @@ V SumOf(const V* values, std::span<const uint64_t> entries, uint64_t width, uint
 void AddSummed(const ReduceSpec& spec, const CooView& from, std::span<const uint64_t> run,
                EntryCopier& out) {
   const uint32_t width = spec.layout.row_width;
-  out.Row() = from.indices[run[0]];
+  out.Row() = from.rows.wide()[run[0]];
   WithValueType(spec.layout.value_type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     auto* to = reinterpret_cast<V*>(out.Value());
@@ -132,14 +135,14 @@ void CopyOnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector
   bool summed = false;
   bool rest_counts = false;
   AllOps::With(spec.op, [&](auto op) {
-    summed = kPerUpdate<decltype(op)>;
+    summed = kNeedsUniqueRows<decltype(op)>;
     rest_counts = decltype(op)::kValues == ValueSlots::kExactSum;
   });
   EntryCopier first(from, from.nnz);
   EntryCopier rest(from, rest_counts ? from.nnz : 0);
   for (uint64_t i = 0; i < order.size();) {
     uint64_t end = i + 1;
-    while (end < order.size() && from.indices[order[end]] == from.indices[order[i]]) ++end;
+    while (end < order.size() && from.rows.wide()[order[end]] == from.rows.wide()[order[i]]) ++end;
     if (summed && end - i > 1) {
       AddSummed(spec, from, std::span(order).subspan(i, end - i), first);
     } else {
@@ -156,8 +159,8 @@ void CopyOnePerRow(const ReduceSpec& spec, const CooView& from, const HostVector
 
 Cursor CursorOf(const PendingUpdate& update) {
   const CooView entries = update.staged.entries.view();
-  return {.row = entries.indices,
-          .end = entries.indices + entries.nnz,
+  return {.row = entries.rows.wide(),
+          .end = entries.rows.wide() + entries.nnz,
           .value = static_cast<const std::byte*>(entries.values),
           .weight = update.weight,
           .canonical = update.staged.order == EntryOrder::kCanonical};
@@ -166,15 +169,15 @@ Cursor CursorOf(const PendingUpdate& update) {
 bool IsReady(const PendingUpdate& update, Need need) {
   const EntryOrder order = update.staged.order;
   if (need == Need::kAny) return true;
-  if (need == Need::kPerUpdate) return order == EntryOrder::kCanonical;
+  if (need == Need::kUniqueRows) return order == EntryOrder::kCanonical;
   return order == EntryOrder::kCanonical || order == EntryOrder::kSorted;
 }
 
 Prepared PrepareUpdate(const ReduceSpec& spec, const PendingUpdate& update, Need need) {
   Prepared prepared;
   const CooView from = update.staged.entries.view();
-  const HostVector<uint64_t> order = SortedPositions(from.indices, from.nnz);
-  if (need == Need::kPerUpdate) {
+  const HostVector<uint64_t> order = SortedPositions(from.rows.wide(), from.nnz);
+  if (need == Need::kUniqueRows) {
     CopyOnePerRow(spec, from, order, update.weight, prepared);
   } else {
     CopySorted(from, order, update.weight, prepared);
@@ -193,7 +196,7 @@ std::vector<Prepared> PrepareUpdates(const ReduceSpec& spec, Need need, Parallel
     PendingUpdate& update = batch[unready[i]];
     StagedUpdate& staged = update.staged;
     if (staged.order == EntryOrder::kUnknown) {
-      staged.order = OrderOf(staged.entries.indices, staged.entries.nnz);
+      staged.order = OrderOf(staged.entries.rows.wide(), staged.entries.nnz);
     }
     if (!IsReady(update, need)) prepared[unready[i]] = PrepareUpdate(spec, update, need);
   });

@@ -25,9 +25,9 @@ struct Prepared {
 };
 
 enum class Need {
-  kAny,        // in any order
-  kSorted,     // rows not descending
-  kPerUpdate,  // rows strictly ascending, as min, max and the counting of holders need it
+  kAny,         // in any order
+  kSorted,      // rows not descending
+  kUniqueRows,  // rows strictly ascending, as min, max and the counting of holders need it
 };
 
 // Returns whether an update already has the order that `need` requires.
@@ -36,7 +36,7 @@ bool IsReady(const PendingUpdate& update, Need need);
 // Returns a cursor over the entries of an update, in the order in which they arrived.
 Cursor CursorOf(const PendingUpdate& update);
 
-// Copies an update that is not ready into the required order. For kPerUpdate, the operator decides
+// Copies an update that is not ready into the required order. For kUniqueRows, the operator decides
 // what happens to the entries of one row:
 //   min, max             they are summed exactly and rounded once to the value type
 //   count                the first one stays

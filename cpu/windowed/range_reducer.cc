@@ -70,9 +70,8 @@ RangeReducer::RangeReducer(const ReduceSpec& spec, const CpuKernels& kernels,
   if (!finalization_.results) return;
   block_cells_.resize(block_rows_ * width_ * kernels_.value_bytes);
   block_row_cells_.resize(block_rows_ * kernels_.row_bytes);
-  if (!output_.streamed) return;
-  block_row_ids_.resize(block_rows_);
-  block_results_.resize(block_rows_ * result_bytes_);
+  if (output_.streamed || output_.rows == nullptr) block_row_ids_.resize(block_rows_);
+  if (output_.streamed) block_results_.resize(block_rows_ * result_bytes_);
 }
 
 void RangeReducer::Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
@@ -258,22 +257,6 @@ void RangeReducer::EmitCells(const CellWindow& cells, const RowWindow& window) {
   EmitHeld(cells, window, true);
 }
 
-// Finalizes cells in place: they need not be gathered.
-bool RangeReducer::EmitEveryRow(const CellWindow& cells, const RowWindow& window) {
-  StartWindow(window);
-  side_.Sort();
-  for (uint64_t row = window.begin; row < window.end && status_.ok();) {
-    const size_t n = std::min<uint64_t>(block_rows_, window.end - row);
-    const uint64_t skip = row - window.begin;
-    const CellWindow here{row, cells.values + skip * width_ * kernels_.value_bytes,
-                          cells.row_cells + skip * kernels_.row_bytes};
-    if (kernels_.count_held(here, n, width_) < n) return false;
-    Emit({.values = here.values, .row_cells = here.row_cells, .first = row}, n);
-    row += n;
-  }
-  return true;
-}
-
 void RangeReducer::EmitHeld(const CellWindow& cells, const RowWindow& window, bool keep) {
   const size_t rows = window.end - window.begin;
   const auto move = keep ? kernels_.copy : kernels_.drain;
@@ -299,10 +282,10 @@ void RangeReducer::EmitPacked() {
   }
 }
 
-// Returns where the next block goes. Rows, and cells that are the output, are written in place,
-// unless the output is streamed.
+// Returns where the next block goes. Listed rows, and cells that are the output, are written in
+// place, unless the output is streamed.
 CellBlock RangeReducer::NextBlock() {
-  uint64_t* const rows = output_.streamed ? block_row_ids_.data() : output_.rows + count_;
+  uint64_t* const rows = block_row_ids_.empty() ? output_.rows + count_ : block_row_ids_.data();
   CellBlock block{rows, block_cells_.data(), block_row_cells_.data()};
   if (!finalization_.results) {
     block.values = output_.values + count_ * width_ * kernels_.value_bytes;
@@ -314,7 +297,7 @@ CellBlock RangeReducer::NextBlock() {
 void RangeReducer::Emit(const CellBlock& block, size_t n) {
   if (n == 0) return;
   if (finalization_.results && status_.ok()) {
-    SideRange side = OfRows(side_.entries(), block.row(0), block.row(n - 1));
+    SideRange side = OfRows(side_.entries(), block.rows[0], block.rows[n - 1]);
     if (!block_side_.empty()) {
       block_side_.Append(side);
       block_side_.Sort();

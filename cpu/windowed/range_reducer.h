@@ -29,7 +29,7 @@ struct Finalization {
 // Where a range writes: arrays with room for all of its rows.
 struct RangeOutput {
   uint64_t rows_max = 0;
-  uint64_t* rows = nullptr;     // null for EmitEveryRow()
+  uint64_t* rows = nullptr;     // null if they are not listed
   std::byte* values = nullptr;  // results, or value cells
   std::byte* row_cells = nullptr;
   bool streamed = false;  // results are written with non-temporal stores
@@ -74,9 +74,6 @@ class RangeReducer {
   // Emits the held rows of the caller's cells, which begin with the window's first row, and keeps
   // the cells.
   void EmitCells(const CellWindow& cells, const RowWindow& window);
-  // The same for results, if every row of the window is held. Returns false if one is not; the
-  // output is then unspecified.
-  bool EmitEveryRow(const CellWindow& cells, const RowWindow& window);
 
   // Completes the output. REQUIRED before the output is read.
   void Finish();
@@ -121,7 +118,7 @@ class RangeReducer {
   ErrorCells errors_;      // of a dense window; none between two windows
   HostVector<std::byte> block_cells_;
   HostVector<std::byte> block_row_cells_;
-  // For streamed output: a block of it, and the writers that it goes to.
+  // A block of output that is streamed or does not list its rows, and the writers of streams.
   HostVector<uint64_t> block_row_ids_;
   HostVector<std::byte> block_results_;
   NonTemporalWriter row_writer_;

@@ -20,21 +20,12 @@ RangedOutput::RangedOutput(const ReduceSpec& spec, const CpuKernels& kernels,
       row_cell_bytes_(finalization.results ? 0 : kernels.row_bytes) {}
 
 void RangedOutput::Reserve(std::vector<uint64_t> starts) {
-  ReserveCells(std::move(starts));
-  output_.rows.kept().resize(starts_.back());
-}
-
-void RangedOutput::ReserveEveryRow(std::vector<uint64_t> starts) {
-  ReserveCells(std::move(starts));
-  writes_rows_ = false;
-}
-
-void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
   starts_ = std::move(starts);
   ranges_.resize(starts_.size() - 1);
   const size_t bound = starts_.back();
   streamed_ = finalization_.results && value_bytes_ <= kStreamedRowBytesMax &&
               bound * (sizeof(uint64_t) + value_bytes_) >= kStreamedResultsMin;
+  if (writes_rows_) output_.rows.kept().resize(bound);
   output_.values.resize(bound * value_bytes_);
   output_.row_cells.resize(bound * row_cell_bytes_);
 }
@@ -42,6 +33,7 @@ void RangedOutput::ReserveCells(std::vector<uint64_t> starts) {
 void RangedOutput::ReserveExactly(const std::vector<uint64_t>& counts) {
   std::vector<uint64_t> starts = {0};
   for (const uint64_t count : counts) starts.push_back(starts.back() + count);
+  writes_rows_ = !finalization_.results || starts.back() < spec_.layout.num_rows;
   Reserve(std::move(starts));
 }
 

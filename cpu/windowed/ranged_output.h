@@ -34,11 +34,9 @@ class RangedOutput {
 
   // Reserves the output. Range r has at most starts[r + 1] - starts[r] rows.
   void Reserve(std::vector<uint64_t> starts);
-  // The same where range r has exactly counts[r] rows, so that no gap is left to close.
+  // The same where range r has exactly counts[r] rows, so that no gap is left to close. Results of
+  // every row do not list their rows.
   void ReserveExactly(const std::vector<uint64_t>& counts);
-  // The same where range r has every row from starts[r] to starts[r + 1] - 1: the list of rows is
-  // not written.
-  void ReserveEveryRow(std::vector<uint64_t> starts);
 
   // Calls reduce(r, reducer) for each range, in parallel. `prior`: see RangeReducer.
   template <class F>
@@ -72,7 +70,6 @@ class RangedOutput {
 
   RangeOutput OutputOf(size_t r, size_t at);
   void Record(size_t r, size_t at, RangeReducer& reducer);
-  void ReserveCells(std::vector<uint64_t> starts);
   void CloseGaps(std::byte* array, size_t bytes) const;
   void MoveDown(std::byte* to, const std::byte* from, size_t bytes) const;
   void JoinSides(const std::vector<SideEntry>& prior);

@@ -45,9 +45,9 @@ class SparseReduction {
 
  private:
   void Prepare() {
-    const Need need = kernels_.per_update     ? Need::kPerUpdate
-                      : feed_ == Feed::kSweep ? Need::kSorted
-                                              : Need::kAny;
+    const Need need = kernels_.needs_unique_rows ? Need::kUniqueRows
+                      : feed_ == Feed::kSweep    ? Need::kSorted
+                                                 : Need::kAny;
     prepared_ = PrepareUpdates(spec_, need, parallel_, batch_);
     for (size_t u = 0; u < batch_.size(); ++u) {
       for (const Cursor& cursor : prepared_[u].cursors) AddCursor(cursor, u);

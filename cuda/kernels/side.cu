@@ -38,7 +38,7 @@ struct Extract {
     if (ToFixed(product, lsb, &fixed)) return;
     const uint64_t at = AtomicAdd(count, uint64_t{1});
     if (at >= capacity) return;
-    const Scaled parts = TakeApart(product);
+    const Scaled parts = Decompose(product);
     entries[at] = {update.rows[own], c, parts.exponent, parts.significand};
   }
 };

@@ -19,8 +19,8 @@ PendingUpdate Select(const PendingUpdate& update, uint64_t nnz, const Take& take
   if (!staged.ok()) throw std::bad_alloc();
   uint64_t at = 0;
   for (uint64_t e = 0; e < from.nnz; ++e) {
-    if (!take(from.indices[e])) continue;
-    staged->entries.indices[at] = from.indices[e];
+    if (!take(from.rows.wide()[e])) continue;
+    staged->entries.rows.wide()[at] = from.rows.wide()[e];
     std::memcpy(static_cast<std::byte*>(staged->entries.values) + at * row_bytes,
                 static_cast<const std::byte*>(from.values) + e * row_bytes, row_bytes);
     ++at;
@@ -33,7 +33,7 @@ PendingUpdate Select(const PendingUpdate& update, uint64_t nnz, const Take& take
 
 std::vector<PendingUpdate> SplitByRow(PendingUpdate update) {
   const CooView entries = update.staged.entries.view();
-  std::vector<uint64_t> rows(entries.indices, entries.indices + entries.nnz);
+  std::vector<uint64_t> rows(entries.rows.wide(), entries.rows.wide() + entries.nnz);
   const auto middle_at = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
   std::nth_element(rows.begin(), middle_at, rows.end());
   uint64_t middle = *middle_at;

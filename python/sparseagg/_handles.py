@@ -12,9 +12,9 @@ import grpc
 
 from sparseagg import _arguments, _requests
 from sparseagg._local_server import LocalServer
+from sparseagg._lost_rounds import Birth, why_not_found
 from sparseagg._net import address as _address
 from sparseagg._net.retry import RetryPolicy
-from sparseagg._requests import Birth, why_not_found
 from sparseagg.errors import (
     InvalidArgumentError,
     InvalidUpdateError,

@@ -23,10 +23,11 @@ from sparseagg._encode.encodings import (
 from sparseagg._encode.recoded import Payload, Recoded
 from sparseagg._encode.wire import check_spec
 from sparseagg._requests import ReadUpdate
+from sparseagg.convert import ReadTensors
 from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.records import Manifest
 from sparseagg.result import Result, layout_number
-from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor, TensorSpec
+from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg import _native
@@ -76,11 +77,9 @@ def at_once(updates: Iterable[Any]) -> bool:
         return False
     staged = 0
     for update in updates:
-        if not isinstance(update, dict):
+        if not isinstance(update, ReadTensors):
             return False
         for tensor in update.values():
-            if not isinstance(tensor, (SparseTensor, DenseValues)):
-                return False
             entries = tensor.nnz if isinstance(tensor, SparseTensor) else 1
             staged += _INDEX_BYTES * entries + tensor.values.nbytes
     return staged <= _AT_ONCE_BYTES_MAX

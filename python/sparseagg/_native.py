@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparseagg import __version__
 from sparseagg.errors import SparseAggError, from_error_message
 from sparseagg.tensors import VALUE_DTYPES, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
-VERSION = "0.1.0"  # of the package; sparseagg.__version__ comes later
 LIBRARY = Path(__file__).with_name("_native_core.so")
 
 _NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
-_NAMES = dict(map(reversed, _NUMBERS.items()))  # type: ignore[arg-type]
+_NAMES = {number: name for name, number in _NUMBERS.items()}
 _Shape = ctypes.POINTER(ctypes.c_int64)
 
 
@@ -155,8 +155,8 @@ def _load() -> Any:
         function.restype, function.argtypes = result, arguments
         setattr(functions, name, function)
     version = functions.version().decode()
-    if version != VERSION:
-        raise ImportError(f"the native library {LIBRARY} is {version}, this package {VERSION}")
+    if version != __version__:
+        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
     return functions
 
 
@@ -164,17 +164,20 @@ _library = _load()
 
 
 class _Core:
-    """The back end of this process, made when it is first needed. A forked child makes one of its own, without threads:
-    those of its parent are not there."""
+    """The back end of this process, made when it is first needed. A forked child makes one of its own: with one thread
+    where its parent had one with many, which are not there."""
 
     def __init__(self) -> None:
-        self._forget(threads=0)
-        os.register_at_fork(after_in_child=lambda: self._forget(threads=1))
+        self._begin(threads=0)  # one for each processor
+        os.register_at_fork(after_in_child=self._begin_in_child)
 
-    def _forget(self, threads: int) -> None:
+    def _begin(self, threads: int) -> None:
         self._threads = threads
         self._handle = _Handle()
         self._lock = threading.Lock()
+
+    def _begin_in_child(self) -> None:
+        self._begin(1 if self._handle else self._threads)
 
     def handle(self) -> Any:
         """It lives as long as the process."""
@@ -380,7 +383,7 @@ def _text(text: str, kept: list[Any]) -> _Bytes:
     """UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
-    return _Bytes(ctypes.cast(data, ctypes.c_void_p), len(data))
+    return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
 def _array(array: Array) -> _Bytes:

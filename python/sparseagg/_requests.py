@@ -22,13 +22,11 @@ from sparseagg.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     InvalidUpdateError,
-    NotFoundError,
     PermissionDeniedError,
     RoundAbortedError,
-    RoundLostError,
     UnauthenticatedError,
 )
-from sparseagg.records import RoundInfo, RoundState, ServerInfo, StoreEpoch
+from sparseagg.records import RoundInfo, RoundState, ServerInfo
 from sparseagg.result import layout_number
 from sparseagg.tensors import AnyTensor, TensorSpec, empty_tensor
 
@@ -66,7 +64,15 @@ class Server:
 
 @dataclass(frozen=True)
 class Update:
-    """One contributor's tensors for one round, for `Round.submit_many`; see `Round.submit` for the fields."""
+    """One contributor's tensors for one round, for `Round.submit_many`.
+
+    tensors: by name, whatever `as_tensor` takes.
+    contributor: 1 to 128 characters; each is counted once.
+    weight: finite and not negative; 1 when left out.
+    update_id: 1 to 64 characters; made up when left out.
+
+    `Round.submit` describes these further.
+    """
 
     tensors: Any
     contributor: str
@@ -313,35 +319,6 @@ def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
             + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
         )
     return False
-
-
-@dataclass(frozen=True)
-class Birth:
-    """What a handle knows of where its round lives."""
-
-    durability: str
-    epoch: StoreEpoch
-
-
-def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFoundError:
-    """The error for a round that was there in `birth.epoch`: a better one, where the server's life explains it."""
-    then = birth.epoch
-    if now == then or not now.epoch or not then.epoch:
-        return error
-    if now.store_id != then.store_id and birth.durability == "memory":
-        why = "was kept in memory only, and the server that had it is another process now"
-    elif now.store_id != then.store_id:
-        why = f"was in store {then.store_id}; the server's data directory is {now.store_id} now"
-    elif now.epoch < then.epoch:
-        why = f"is gone: the server's data was set back, from epoch {then.epoch} to {now.epoch}"
-    elif birth.durability == "memory":
-        why = "was kept in memory only, and the server was started again since"
-    else:
-        return error
-    hint = "; create it again" + (
-        ', with durability "durable" to keep it' if birth.durability == "memory" else ""
-    )
-    return RoundLostError(f"{error.message}: it {why}{hint}", code=error.code, reason="ROUND_LOST")
 
 
 def watch_round(round_name: str, min_interval: Seconds | None) -> aggregation_pb2.WatchRoundRequest:

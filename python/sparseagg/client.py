@@ -28,10 +28,10 @@ class Client(ClientBase):
         variable SPARSEAGG_SERVER says, or this machine's default port.
     timeout: seconds for one call with its retries; for streams, seconds without any progress; for `Round.wait` and
         `Round.watch` without an end, how long they go on without a server; None for no limit. Until the server has
-        answered once, a call ends after 10 s where nobody is at the address (`RetryPolicy.connect_timeout`).
+        answered once, a call ends after 10 s where nobody is at the address (`RetryPolicy(connect_timeout=...)`).
     retry: when failed calls are made again; `RetryPolicy(attempts=1)` never does.
-    tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment
-        (`sparseagg.security`), and is plain text where that says nothing.
+    tls: `Tls(ca=...)`, or True for the authorities that come with gRPC; None asks the environment (see `Tls`), and is
+        plain text where that says nothing.
     token: the bearer token, or a callable that gives it, asked for every call so that it can be renewed
         (`TokenFile(path)` is one); None asks the environment. Over plain text only to this machine.
     credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
@@ -124,6 +124,7 @@ class Client(ClientBase):
     ) -> Round:
         """Opens a round.
 
+        tensors: one `TensorSpec` for each tensor of an update; `specs_of` makes them from an example.
         round_id: 1 to 63 characters of [a-z0-9-], starting with a letter; the server makes one up when left out.
         durability: "memory" or "durable"; the server's default when left out.
         request_id: at most 64 characters; a second call with the same id and content returns the first round, which
@@ -148,11 +149,17 @@ class Client(ClientBase):
         return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
-        """A handle of a round that someone opened: "rounds/r1" or just "r1". Asks the server nothing yet."""
+        """A handle of a round that someone opened. Asks the server nothing yet.
+
+        name: "rounds/r1" or just "r1".
+        """
         return Round(self._transport, self._server, _requests.full_name(name))
 
     def rounds(self, page_size: SupportsIndex = 50) -> Iterator[RoundInfo]:
-        """Every round by name, ascending; fetched page by page."""
+        """Every round by name, ascending; fetched page by page.
+
+        page_size: rounds of one answer; at most 1,000, and fewer of large ones.
+        """
         request = _requests.list_rounds(page_size)
         while True:
             page = self._transport.unary("ListRounds", request)

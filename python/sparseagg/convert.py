@@ -128,9 +128,15 @@ def _is_triple(value: tuple[Any, ...]) -> bool:
     return True
 
 
-def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> dict[str, AnyTensor]:
+class ReadTensors(dict[str, AnyTensor]):
+    """What `read_tensors` gives; it is not read again."""
+
+
+def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
     """The tensors of an update by the names of `flatten`, each as it is meant for its spec."""
-    tensors = {}
+    if isinstance(tree, ReadTensors):
+        return tree
+    tensors = ReadTensors()
     for name, value in flatten(tree).items():
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
             if name in specs or not is_without_values(value):
@@ -142,7 +148,12 @@ def flatten(tree: Any) -> dict[str, Any]:
     """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
 
     tree: nested mappings and lists of tensors, or one tensor, which is called "tensor". A list of plain numbers is a
-    tensor. Raises InvalidArgumentError when two tensors get the same name, or a dictionary has indices and values but no
+        tensor.
+
+        >>> list(flatten({"emb": {"weight": np.ones((5, 2))}, "layers": [np.ones(3), np.ones(4)]}))
+        ['emb/weight', 'layers/0', 'layers/1']
+
+    Raises InvalidArgumentError when two tensors get the same name, or a dictionary has indices and values but no
     dense_shape.
     """
     found: dict[str, Any] = {}
@@ -158,7 +169,10 @@ def flatten(tree: Any) -> dict[str, Any]:
 def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
     """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of its own memory.
 
-    tensors: results: SparseTensor or numpy array. Raises UnknownTensorError (a KeyError) for a name of `like` that is not among them.
+    like: a model: nested mappings and lists of tensors.
+    tensors: results by name: SparseTensor or numpy array.
+
+    Raises UnknownTensorError (a KeyError) for a name of `like` that is not among `tensors`.
     """
     return _restore(like, "", tensors, _copy)
 
@@ -189,6 +203,7 @@ def specs_of(
         updates may hold them, and `Result.like` gives them back as they are.
     op: the operator of all, or of each by name.
     sparse_dim: for dense tensors of a model whose updates are sparse, by name; 1 for an embedding table.
+    integer_overflow: "checked" or "modular", as in `TensorSpec`.
 
         client.create_round(specs_of(model, "weighted_mean", sparse_dim={"emb.weight": 1}))
     """

@@ -13,6 +13,7 @@ from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._requests import may_fill_arrays_again, read_for_reduce
 from sparseagg.client import Client
 from sparseagg.convert import (
+    ReadTensors,
     as_tensor,
     as_tensor_of,
     check_is_list,
@@ -122,17 +123,15 @@ def sparse_sum(
     specs = specs_of(_typed_example(examples, value_type), op, integer_overflow=integer_overflow)
     by_name = {spec.name: spec for spec in specs}
 
-    def read(position: int, tree: Any) -> dict[str, AnyTensor]:
-        update = {}
+    def read(position: int, tree: Any) -> ReadTensors:
+        update = ReadTensors()
         for name, tensor in flatten(tree).items():
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
                 if name in by_name or not is_without_values(tensor):
                     update[name] = as_tensor_of(by_name.get(name), tensor, value_type)
         return update
 
-    updates: Iterable[dict[str, AnyTensor]] = map(
-        read, itertools.count(), itertools.chain(first, given)
-    )
+    updates: Iterable[ReadTensors] = map(read, itertools.count(), itertools.chain(first, given))
     if not may_fill_arrays_again(tensors):
         updates = list(updates)
     result = reduce(
@@ -215,27 +214,42 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
 def sparse_weighted_mean(
     tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
-    """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero."""
+    """`sparse_sum(op="weighted_mean")`: sum of weight times value, divided by the weight of all; absent counts as zero.
+
+    tensors, weights, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "weighted_mean", weights, **options)
 
 
 def sparse_mean_of_contributors(
     tensors: Iterable[Any], weights: Iterable[SupportsFloat] | None = None, **options: Any
 ) -> Any:
-    """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it."""
+    """`sparse_sum(op="mean_of_contributors")`: each index divided by the weight of those that hold it.
+
+    tensors, weights, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "mean_of_contributors", weights, **options)
 
 
 def sparse_count(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="count")`: how many of the tensors hold each index."""
+    """`sparse_sum(op="count")`: how many of the tensors hold each index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "count", **options)
 
 
 def sparse_min(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="min")`: the smallest value of those that hold the index."""
+    """`sparse_sum(op="min")`: the smallest value of those that hold the index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "min", **options)
 
 
 def sparse_max(tensors: Iterable[Any], **options: Any) -> Any:
-    """`sparse_sum(op="max")`: the largest value of those that hold the index."""
+    """`sparse_sum(op="max")`: the largest value of those that hold the index.
+
+    tensors, options: as in `sparse_sum`.
+    """
     return sparse_sum(tensors, "max", **options)

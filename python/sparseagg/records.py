@@ -13,7 +13,11 @@ from sparseagg.tensors import TensorSpec
 
 
 class RoundState(str, enum.Enum):
-    """Where a round stands: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED."""
+    """Where a round stands: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED.
+
+    An OPEN round takes updates. A SEALED one is being computed, a PUBLISHED one has its result. An ABORTED one was given up,
+    or has failed. UNSPECIFIED comes from no server of this version. A state equals its name: `info.state == "OPEN"`.
+    """
 
     UNSPECIFIED = "UNSPECIFIED"
     OPEN = "OPEN"
@@ -30,7 +34,13 @@ class RoundState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class TensorEncoding:
-    """What a tensor travelled as (docs/wire_format.md), with how many entries and bytes of payload."""
+    """What a tensor travelled as (docs/wire_format.md).
+
+    encoding: "coo.raw" or "coo.packed".
+    values_encoding: how the values travelled: "raw" as they are, "bf16", "f16", "int8", ...
+    nnz: number of entries.
+    nbytes: bytes of payload, indices and values together.
+    """
 
     encoding: str
     values_encoding: str
@@ -57,7 +67,12 @@ _NO_EPOCH = StoreEpoch()  # of a server that does not tell
 class RoundPolicy:
     """When a round ends by itself, and how many contributors it takes; see `Client.create_round`. 0 or None: no limit.
 
-    grace, open_for: seconds. open_until: a moment, in UTC.
+    goal: the round is sealed when so many updates are accepted.
+    min_contributors: with fewer at the deadline the round is aborted.
+    max_contributors: further ones are refused.
+    grace: seconds after the goal in which further updates count.
+    open_for: seconds from the round's creation to its deadline.
+    open_until: the deadline as a moment, in UTC.
     """
 
     goal: int = 0
@@ -75,11 +90,14 @@ _NO_POLICY = RoundPolicy()
 class Receipt:
     """The acknowledgement: the update is counted exactly once.
 
-    duplicate: this was a resend; the update had been counted before.
+    round: name of the round, "rounds/...".
+    contributor: who has sent the update.
+    update_id: the id of the update, also where the package has made it up.
+    duplicate: True for a resend; the update had been counted before.
     sequence: position in the order of acceptance of the round, from 1.
-    digest: SHA-256 over the update, 32 bytes.
+    digest: 32 bytes over weight and content of the update; SHA-256 in a durable round, XXH3 in memory.
     durability: "memory" or "durable": what the acknowledgement survives.
-    encodings: what each tensor travelled as, by name.
+    encodings: what each tensor travelled as, by name: a `TensorEncoding` each. It does not count for equality.
     epoch: in which it was given; an update in memory is lost when the server's is another one.
     """
 
@@ -96,30 +114,45 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a published result was computed from."""
+    """What a published result was computed from.
+
+    contributors: number of accepted updates.
+    total_weight: the exact sum of their weights, rounded once.
+    rejected: number of refused submissions by reason, for example "INDEX_OUT_OF_RANGE".
+    duplicates: number of resends, each answered with the first receipt.
+    updates_digest: SHA-256 over the accepted updates, 32 bytes; the same for the same updates in any order.
+    result_digest: SHA-256 over the indices and values of the result, 32 bytes; in memory, over their checksums.
+    infinite_values: number of values of the result whose exact sum is beyond the range of the type.
+    publish_time: in UTC; None for a stateless reduction.
+    seal_reason: "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction.
+    late: those of `rejected` that came when no more were accepted, by cause: a reason to seal, or "FULL".
+    """
 
     contributors: int
     total_weight: float
-    rejected: dict[str, int] = field(hash=False)  # refused submissions by reason
+    rejected: dict[str, int] = field(hash=False)
     duplicates: int
     updates_digest: bytes
     result_digest: bytes
     infinite_values: int
     publish_time: datetime | None
-    seal_reason: str = ""  # "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction
-    late: dict[str, int] = field(
-        default_factory=dict, hash=False
-    )  # of `rejected`, by what had closed the round
+    seal_reason: str = ""
+    late: dict[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
 class TensorStatus:
     """How one tensor of a round is being reduced.
 
+    name: of the tensor.
+    backend: "cpu", "cuda" or "reference".
     plan: the algorithm used last; before the first reduction, the one that is meant.
-    nnz_result: 0 before publication.
-    predicted_seconds, measured_seconds: of the reductions done so far, side by side, so that a wrong
-    choice of plan can be seen; 0 where nothing is reduced yet, or the back end does not tell.
+    plan_reason: why the planner chose it.
+    nnz_received: number of entries accepted so far, repeated indices included.
+    nnz_result: number of entries of the result; 0 before publication.
+    predicted_seconds: what the planner expected the reductions so far to take; 0 where nothing is reduced yet, or the
+        back end does not tell.
+    measured_seconds: what they took. Where the two are far apart, another plan might have been better.
     """
 
     name: str
@@ -136,8 +169,26 @@ class TensorStatus:
 class RoundInfo:
     """A round at one moment. Times are in UTC; None: not yet.
 
+    name: "rounds/...".
+    state: where it stands.
+    tensors: its tensors, in the order in which they were given.
+    durability: "memory" or "durable".
+    create_time: when it was opened.
+    seal_time: when its set of updates was fixed.
+    publish_time: when its result became readable.
+    contributors: number of accepted updates, one for each contributor.
+    bytes_received: bytes of payload of the accepted updates.
+    tensor_status: how each tensor is being reduced: a `TensorStatus` each.
+    manifest: what the result was computed from; None before publication.
+    failure: why an aborted round failed; "" for one that was aborted by request.
+    revision: a number that grows with each change that `Round.watch` shows.
+    policy: when it ends by itself.
+    keep_updates: True where raw updates stay until the round is deleted, for `Round.verify`.
     seal_reason: why no more updates are accepted: "REQUESTED", "GOAL" or "DEADLINE"; "" while they are.
-    close_time, time_left: when its policy closes an open round at the latest, and the seconds until then.
+    close_time: when its policy closes an open round at the latest.
+    time_left: seconds until then.
+    goal_reached: True from the update on that reaches the policy's goal.
+    epoch: the life of the server that answered.
     """
 
     name: str
@@ -164,7 +215,14 @@ class RoundInfo:
 
 @dataclass(frozen=True)
 class Verification:
-    """A published round was computed again from its updates and has the same bits."""
+    """A published round was computed again from its updates and has the same bits.
+
+    contributors: number of updates that were added again.
+    bytes_read: bytes of their payload.
+    updates_digest: as computed again; equal to the manifest's.
+    result_digest: as computed again; equal to the manifest's.
+    backend: which one computed the result again.
+    """
 
     contributors: int
     bytes_read: int
@@ -175,7 +233,15 @@ class Verification:
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """An implementation on one kind of processor."""
+    """An implementation on one kind of processor.
+
+    name: "cpu", "cuda" or "reference".
+    description: the processor, or the device.
+    available: True where it can be used on this machine.
+    unavailable_reason: why not; "" where it can.
+    plans: names of its algorithms.
+    selected: True where new rounds use it.
+    """
 
     name: str
     description: str
@@ -187,7 +253,19 @@ class BackendInfo:
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """Version, capabilities and limits (by name, in the unit that `sparseagg info` shows) of the server."""
+    """Version, capabilities and limits of a server.
+
+    version: of the program.
+    backends: the implementations that it has, a `BackendInfo` each.
+    operators: what a tensor's `op` may be.
+    encodings: what updates may travel as.
+    values_encodings: how coo.packed may hold values.
+    value_types: names of the types of values.
+    limits: by name, in the unit that the command `sparseagg info` shows.
+    default_durability: of rounds that do not say one.
+    durabilities: those that rounds may have; without a data directory only "memory".
+    epoch: the life of the server.
+    """
 
     version: str
     backends: tuple[BackendInfo, ...]

@@ -26,9 +26,15 @@ _LAYOUTS = {
 
 
 class Result(Mapping[str, ResultTensor]):
-    """An aggregate: a mapping from the tensors' names to SparseTensor or numpy array.
+    """An aggregate: a read-only mapping from the tensors' names to SparseTensor or numpy array.
 
-    manifest: what it was computed from.
+    manifest: what it was computed from, a `Manifest`.
+
+        for name, tensor in result.items():
+            print(name, tensor)
+
+    A sparse tensor has ascending, distinct indices. `result[name]` raises UnknownTensorError (a KeyError) for a name that
+    it does not have.
     """
 
     def __init__(self, tensors: dict[str, ResultTensor], manifest: Manifest) -> None:
@@ -47,7 +53,10 @@ class Result(Mapping[str, ResultTensor]):
         return len(self._tensors)
 
     def sparse(self, name: str) -> SparseTensor:
-        """The tensor of this name, which has to be a sparse one."""
+        """One tensor, which has to be a sparse one.
+
+        name: of the tensor. Raises InvalidArgumentError where it is dense, UnknownTensorError where there is none.
+        """
         tensor = tensor_of(self._tensors, name)
         if not isinstance(tensor, SparseTensor):
             raise InvalidArgumentError(
@@ -56,14 +65,19 @@ class Result(Mapping[str, ResultTensor]):
         return tensor
 
     def dense(self, name: str) -> np.ndarray[Any, Any]:
-        """The tensor of this name as an array of the full shape."""
+        """One tensor as an array of the full shape; absent values are 0.
+
+        name: of the tensor. Raises UnknownTensorError where there is none.
+        """
         tensor = tensor_of(self._tensors, name)
         return tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
 
     def like(self, example: Any) -> Any:
         """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
-        `example` has one, a dense array where it has a dense one. See `sparseagg.flatten` for the nesting. They are copies:
-        changing one changes neither this result nor what a later call gives.
+        `example` has one, a dense array where it has a dense one. They are copies: changing one changes neither this result
+        nor what a later call gives.
+
+        example: a model, or an update; see `sparseagg.flatten` for the nesting.
 
         Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
         """

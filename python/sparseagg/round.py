@@ -176,14 +176,17 @@ class Round(RoundBase):
         """Submits many updates over one stream; returns their receipts in the order of `updates`.
 
         An update that is refused, by the server or already here, does not stop the others.
-        Afterwards the first refusal is raised (one of an update's content names its position in `updates`), or, with
-        `return_exceptions`, stands in the list in the place of its receipt. Raises UnavailableError and DeadlineExceededError in both cases:
-        then updates with an `update_id` of their own are safe to submit again.
+        Afterwards the first refusal is raised; one of an update's content names its position in `updates`.
 
-        `timeout`: seconds without any progress.
-        The iterable is read as fast as the server takes the updates, and may fill the same arrays for each of them; those of
-        an update beyond the server's message limit must stay as they are until it is answered. `progress`: as in `submit`, counting bytes.
-        `encoding`, `values`: as in `submit`.
+        updates: read as fast as the server takes them. A generator may fill the same arrays for each of them; those of an
+            update beyond the server's message limit must stay as they are until it is answered.
+        return_exceptions: True puts a refusal into the list, in the place of its receipt, instead of raising it.
+        timeout: seconds without any progress.
+        progress: as in `submit`; the size of all is None, because nobody knows it before the end.
+        encoding, values: as in `submit`.
+
+        Raises UnavailableError and DeadlineExceededError, also with `return_exceptions`: then updates with an `update_id` of
+        their own are safe to submit again.
         """
         limit = _requests.TimeLimit(self._time_limit(timeout))
         # What has to be known is asked here, so that below a refusal is one of the update.
@@ -209,8 +212,10 @@ class Round(RoundBase):
     def wait(self, timeout: SupportsFloat | None = None) -> RoundInfo:
         """Waits until the round is published (or retired). Does not seal: someone has to.
 
-        timeout: seconds; None waits for ever. Raises RoundAbortedError when the round is given up or fails (the
-        message says why), DeadlineExceededError when the time is over.
+        timeout: seconds; None waits for ever.
+
+        Raises RoundAbortedError when the round is given up or fails (the message says why), DeadlineExceededError when the
+        time is over.
         """
         limit = (
             None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
@@ -248,7 +253,9 @@ class Round(RoundBase):
                 on_unpublished = None
 
     def watch(self, min_interval: float | timedelta | None = None) -> Iterator[RoundInfo]:
-        """The round now and after every change, at most every `min_interval` seconds (the server's default: 0.1).
+        """The round now and after every change.
+
+        min_interval: seconds (or a timedelta) between two answers at least; the server's default is 0.1.
 
         Ends after a final state. A broken connection is taken up again.
         """

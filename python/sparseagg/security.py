@@ -29,10 +29,16 @@ _Path = Union[str, "os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM. They are read once, when the client is made.
+    """Files in PEM for a connection with TLS. They are read once, when the client is made.
 
     ca: who signs the server's certificate; None: the authorities that come with gRPC.
-    cert, key: of this client, where the server asks for a certificate; both or none.
+    cert, key: certificate and private key of this client, where the server asks for a certificate; both or none.
+
+        Client("agg.example:50061", tls=Tls(ca="ca.pem"), token=TokenFile("token"))
+
+    A client without `tls` takes the files that SPARSEAGG_SERVER_CA, SPARSEAGG_CLIENT_CERT and SPARSEAGG_CLIENT_KEY name.
+    Raises InvalidArgumentError for one of cert and key without the other. Making the client raises CredentialFileError for
+    a file that cannot be read or is not PEM.
     """
 
     ca: _Path | None = None
@@ -47,7 +53,7 @@ class Tls:
             )
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """What gRPC wants."""
+        """The same for gRPC, as `Client(credentials=...)` takes it. Reads the files."""
         ca, key, cert = (
             None if path is None else _read_pem(path, label)
             for path, label in (
@@ -63,7 +69,13 @@ class Tls:
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A token that is in a file, and may be renewed there: it is read for every call."""
+    """A bearer token that is in a file, and may be renewed there: it is read for every call.
+
+    path: of the file; white space around the token is ignored. A client without `token` takes the file that
+        SPARSEAGG_TOKEN_FILE names, or the token in SPARSEAGG_TOKEN.
+
+    A call raises CredentialFileError while the file is empty or cannot be read.
+    """
 
     path: _Path
 

@@ -38,11 +38,18 @@ _OUTCOME_UNKNOWN = (UnavailableError, DeadlineExceededError)
 
 
 def changed_rows(after: Any, before: Any) -> SparseTensor:
-    """The rows in which two tables `[rows, ...]` of one shape and type differ, and the differences (`after - before`).
+    """The rows in which two tables of one shape and type differ, and the differences (`after - before`).
+
+    after, before: `[rows, ...]`, dense.
+
+        >>> changed_rows(np.float32([[1, 1], [2, 5], [3, 3]]), np.float32([[1, 1], [2, 2], [3, 3]]))
+        SparseTensor(nnz=1, dense_shape=[3, 2], sparse_dim=1, value_type='f32')
 
     No row that differs is left out; its differences are rounded to the type, as `after - before` is, also where the
     processor takes the smallest numbers for 0 (flush to zero, as some packages leave it).
     A row with a NaN counts as changed: the server refuses it and names it, which is better than to lose it here.
+
+    Raises InvalidArgumentError where shapes or types differ, and where a difference of integers does not fit in their type.
     """
     new, old = _dense(after), _dense(before)
     if new.shape != old.shape:
@@ -133,8 +140,10 @@ class ChangedRows:
         with changes.sending(model) as update:
             round.submit(update, contributor="phone-17")
 
-    model: see `flatten` for the nesting and the names. names: the tables to watch; all of this model when left out. Keeps a
-    copy of these tables, and of the rows that the last update changed.
+    model: see `flatten` for the nesting and the names.
+    names: the tables to watch; all of this model when left out.
+
+    It keeps a copy of these tables, and of the rows that the last update changed.
     """
 
     def __init__(self, model: Any, names: Iterable[str] | None = None) -> None:
@@ -148,8 +157,13 @@ class ChangedRows:
         self._replaced: dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
 
     def since_last(self, model: Any) -> dict[str, SparseTensor]:
-        """The changes by name since the last call, or since this object was made. Each table that is watched has to be in
-        `model`; an object that watches all of a model refuses one that has gained tables."""
+        """The changes by name since the last call, or since this object was made.
+
+        model: as it is now. Each table that is watched has to be in it; an object that watches all of a model refuses one
+            that has gained tables.
+
+        Raises InvalidArgumentError, after which nothing counts as sent.
+        """
         watched = self._watched(flatten(model))
         tables = {name: _dense(table) for name, table in watched.items()}
         changes = {name: changed_rows(table, self._before[name]) for name, table in tables.items()}
@@ -170,7 +184,10 @@ class ChangedRows:
 
     @contextmanager
     def sending(self, model: Any) -> Iterator[dict[str, SparseTensor]]:
-        """`since_last` for the length of a block that submits the update; see `TopK.sending`."""
+        """`since_last` for the length of a block that submits the update; see `TopK.sending`.
+
+        model: as it is now.
+        """
         with _undone_where_refused(self):
             yield self.since_last(model)
 
@@ -199,8 +216,11 @@ def _undone_where_refused(sender: ChangedRows | TopK) -> Iterator[None]:
 def top_k(array: Any, k: SupportsIndex) -> SparseTensor:
     """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
 
-    Ties go to the lower index, so the choice does not depend on the machine. Raises
-    InvalidUpdateError for a value that is not finite.
+    array: dense, of any shape.
+    k: how many; 0 or less gives none.
+
+    Ties go to the lower index, so the choice does not depend on the machine. Raises InvalidUpdateError for a value that is
+    not finite.
     """
     values = _finite(_dense(array))
     return _largest(values, k)
@@ -219,8 +239,13 @@ def _largest(values: np.ndarray[Any, Any], k: SupportsIndex) -> SparseTensor:
 
 
 def above(array: Any, threshold: float | np.number[Any]) -> SparseTensor:
-    """The values of a magnitude of at least `threshold`, every dimension indexed. Raises
-    InvalidUpdateError for a value that is not finite."""
+    """The values of a magnitude of at least `threshold`, every dimension indexed.
+
+    array: dense, of any shape.
+    threshold: a number, not NaN.
+
+    Raises InvalidUpdateError for a value that is not finite.
+    """
     values = _finite(_dense(array))
     if not isinstance(threshold, (int, float, np.number)) or np.isnan(threshold):
         raise InvalidArgumentError(f"threshold is {threshold!r}, not a number")
@@ -234,9 +259,10 @@ class TopK:
         with compressor.sending({"w": gradient}) as update:
             round.submit(update, contributor="phone-17")
 
-    One object for each contributor, kept from round to round. fraction: share of the values of each tensor that is sent,
-    at least one value. What is left out of floating-point tensors is kept in float64, with what rounding took from the values
-    that were sent. See Stich et al., "Sparsified SGD with Memory" (2018).
+    fraction: share of the values of each tensor that is sent, above 0 and at most 1; at least one value is.
+
+    One object for each contributor, kept from round to round. What is left out of floating-point tensors is kept in
+    float64, with what rounding took from the values that were sent. See Stich et al., "Sparsified SGD with Memory" (2018).
     """
 
     def __init__(self, fraction: float | np.number[Any]) -> None:
@@ -251,6 +277,8 @@ class TopK:
 
     def compress(self, update: Any) -> dict[str, SparseTensor]:
         """The largest values of each dense tensor of `update`, by the names of `flatten`, in the types of `update`.
+
+        update: dense tensors, nested as for `flatten`; those of one name keep their shape from call to call.
 
         Raises InvalidUpdateError, naming tensor and position, where the update plus what was left
         out before is not finite, InvalidArgumentError where it does not fit in a type of whole
@@ -287,6 +315,8 @@ class TopK:
         """`compress` for the length of a block that submits the update. An exception of the block calls `undo`, but for
         UnavailableError, DeadlineExceededError and what cancels the block: after these the server may have counted the
         update. The caller then submits the same update again with the same `update_id`, and calls `undo` if it is refused.
+
+        update: as in `compress`.
         """
         with _undone_where_refused(self):
             yield self.compress(update)

@@ -105,6 +105,7 @@ class SparseTensor:
     values: `[nnz, *dense_shape[sparse_dim:]]`; float16, float32, float64, int32, int64, uint32, uint64, or uint16 bit
         patterns of bfloat16 with `value_type="bf16"`.
     dense_shape: the full shape.
+    value_type: "bf16" for bit patterns; otherwise taken from the values.
 
     Raises InvalidUpdateError when the three do not fit together. Ranges and finiteness are checked by the server.
     """
@@ -224,7 +225,11 @@ class SparseTensor:
 
 
 class DenseValues:
-    """A dense tensor (sparse_dim 0): values `[*dense_shape]` and the name of their type. A scalar has the shape [1]."""
+    """A dense tensor (sparse_dim 0), as `as_tensor` makes it of an array.
+
+    values: `[*dense_shape]`; a scalar gets the shape [1].
+    value_type: "bf16" for bit patterns in uint16; otherwise taken from the values.
+    """
 
     __slots__ = ("values", "value_type")
 

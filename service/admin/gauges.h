@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "service/engine/engine.h"
+#include "service/engine/limits.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "service/admin/metrics.h"
-#include "service/engine/engine.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

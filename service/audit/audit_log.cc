@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -119,6 +120,7 @@ AuditLog::AuditLog(AuditOptions options, int file)
 AuditLog::~AuditLog() {
   {
     const std::lock_guard lock(mutex_);
+    if (lost_ > 0) waiting_.push_back(LinesLost(Now()));
     stopping_ = true;
   }
   changed_.notify_all();
@@ -126,19 +128,24 @@ AuditLog::~AuditLog() {
   close(file_);
 }
 
+std::string AuditLog::Now() const {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromChrono(options_.now()),
+                          absl::UTCTimeZone());
+}
+
+AuditLog::Waiting AuditLog::LinesLost(std::string time) {
+  return {"lines_lost", std::move(time), {{"lines", absl::StrCat(std::exchange(lost_, 0))}}};
+}
+
 void AuditLog::Append(std::string_view event, Fields fields) {
-  std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromChrono(options_.now()),
-                                      absl::UTCTimeZone());
+  std::string time = Now();
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kWaitingMax) {
+    if (waiting_.size() + (lost_ > 0 ? 1 : 0) >= kWaitingMax) {
       ++lost_;
       return;
     }
-    if (lost_ > 0) {
-      waiting_.push_back({"lines_lost", time, {{"lines", absl::StrCat(lost_)}}});
-      lost_ = 0;
-    }
+    if (lost_ > 0) waiting_.push_back(LinesLost(time));
     waiting_.push_back({std::string(event), std::move(time), std::move(fields)});
   }
   changed_.notify_all();

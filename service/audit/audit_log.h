@@ -72,6 +72,9 @@ class AuditLog {
   };
 
   AuditLog(AuditOptions options, int file);
+  std::string Now() const;
+  // The line that tells how many lines were lost. Resets that number; mutex_ is held.
+  Waiting LinesLost(std::string time);
   void Work();
   // Writes and syncs lines. On an error the file is restored to its former length, at the latest
   // before the next write.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/auth/credential_table.h"
 #include "service/auth/token.h"
+#include "service/store/files/file_io.h"
 
 namespace sparseagg {
 namespace {
@@ -94,11 +95,13 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   const int number = file.number();
   const bool kept = number >= 0 && (is_new || (fchown(number, old.st_uid, old.st_gid) == 0 &&
                                                fchmod(number, old.st_mode & ALLPERMS) == 0));
-  if (kept && write(number, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fsync(number) == 0 && std::rename(unfinished.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
+  int error = kept ? WriteAll(number, text) : errno;
+  if (kept && error == 0) {
+    if (fsync(number) == 0 && std::rename(unfinished.c_str(), path.c_str()) == 0) {
+      return absl::OkStatus();
+    }
+    error = errno;
   }
-  const int error = errno;
   unlink(unfinished.c_str());
   return Cannot(kept ? "write" : "keep the owner and mode of", path, error);
 }

@@ -3,14 +3,13 @@
 // no arithmetic, which sparse/ and the back end do.
 //
 // Life of an update:  received -> admitted (sizes from its headers) -> staged (decoded, validated)
-// -> stored -> counted -> receipt. An error at any step leaves the round unchanged.
+// -> stored -> counted -> receipt; folded later. An error before the receipt changes nothing.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ENGINE_H_
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,112 +21,12 @@
 #include "service/engine/limits.h"
 #include "service/engine/names.h"
 #include "service/engine/observer.h"
-#include "service/engine/round_policy.h"
-#include "service/engine/round_state.h"
+#include "service/engine/types.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
-#include "sparse/encoding.h"
 #include "sparse/partial.h"
 
 namespace sparseagg {
-
-struct RoundSpec {
-  std::vector<TensorSpec> tensors;
-  Durability durability = Durability::kMemory;
-  RoundPolicy policy;
-  bool keep_updates = false;  // keeps the updates until the round is deleted, for VerifyRound()
-};
-
-// The encoded bytes of one tensor of an update. The sizes in the header equal the lengths of the
-// chains.
-struct EncodedTensor {
-  EncodedHeader header;
-  ByteChain indices;
-  ByteChain values;
-};
-
-struct UpdateHeader {
-  std::string round;  // "rounds/{id}"; empty in a StatelessReduction
-  std::string contributor;
-  std::string update_id;
-  float weight = 1.0f;
-};
-
-struct Receipt {
-  std::string round;
-  std::string contributor;
-  std::string update_id;
-  bool duplicate = false;
-  uint64_t sequence = 0;  // from 1
-  std::string digest;     // SHA-256, 32 bytes
-  Durability durability = Durability::kMemory;
-  StoreEpoch epoch;
-};
-
-struct Manifest {
-  uint64_t contributors = 0;
-  double total_weight = 0;                   // exact sum, rounded once
-  std::map<std::string, uint64_t> rejected;  // by reason
-  std::map<std::string, uint64_t> late;      // subset of `rejected`: by what closed the round
-  uint64_t duplicates = 0;
-  // Empty where a reduction computes no digests, or has merged partial aggregates.
-  std::string updates_digest;
-  std::string result_digest;
-  uint64_t infinite_values = 0;
-  std::chrono::system_clock::time_point publish_time;
-  std::optional<SealReason> seal_reason;  // unset for a stateless reduction
-};
-
-struct TensorStatus {
-  std::string name;
-  std::string backend;
-  PlanReport reduction;  // as of the last folded update
-  uint64_t nnz_received = 0;
-  uint64_t nnz_result = 0;
-};
-
-// The state of a round at one moment, as callers see it.
-struct RoundSnapshot {
-  std::string tenant;
-  std::string name;  // without the tenant
-  RoundState state = RoundState::kOpen;
-  RoundSpec spec;
-  std::chrono::system_clock::time_point create_time;
-  std::optional<std::chrono::system_clock::time_point> seal_time;
-  std::optional<std::chrono::system_clock::time_point> publish_time;
-  std::optional<std::chrono::system_clock::time_point> abort_time;
-  std::optional<SealReason> seal_reason;
-  // Set while the round is OPEN and its policy has an end: the latest time at which it closes.
-  std::optional<std::chrono::system_clock::time_point> close_time;
-  std::optional<std::chrono::milliseconds> time_left;
-  bool goal_reached = false;
-  uint64_t contributors = 0;
-  uint64_t bytes_received = 0;
-  std::vector<TensorStatus> tensors;
-  std::optional<Manifest> manifest;
-  std::string failure;
-  uint64_t revision = 0;
-  StoreEpoch epoch;
-};
-
-// A published result. It is immutable and shared by all readers; a reader may keep it after its
-// round is deleted. Its memory stays reserved until the last reader releases it.
-struct PublishedResult {
-  RoundSpec spec;
-  std::vector<SparseTensor> tensors;  // in the order of spec.tensors
-  // Shape and type of each result; they differ from spec.tensors for "count".
-  std::vector<TensorSpec> result_specs;
-  Manifest manifest;
-};
-
-// The outcome of computing a published round again from its stored updates, with the same bits.
-struct Verification {
-  uint64_t contributors = 0;
-  uint64_t bytes_read = 0;
-  std::string updates_digest;
-  std::string result_digest;
-  std::string backend;
-};
 
 // An update that arrives in chunks of its byte string, which holds the indices and then the values
 // of each tensor. Thread-compatible.
@@ -174,27 +73,7 @@ class StatelessReduction {
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
 };
 
-struct CreateRoundArgs {
-  std::string round_id;    // empty: generated
-  std::string request_id;  // scoped to the tenant; empty: not idempotent
-  RoundSpec spec;
-  std::string tenant{kDefaultTenant};
-  uint64_t tenant_rounds_max = 0;  // set by the engine
-};
-
 class Executor;  // executor.h
-
-// The engine's usage at one moment; Engine::limits() has the bounds.
-struct EngineStats {
-  std::map<RoundState, uint64_t> rounds;
-  uint64_t staged_bytes = 0;
-  uint64_t aggregation_bytes = 0;
-  uint64_t aggregation_bytes_max = 0;
-  uint64_t upload_disk_bytes = 0;
-  uint64_t open_uploads = 0;
-  uint64_t waiting_tasks = 0;                        // folds and publications that have not started
-  std::optional<DeviceStats> device = std::nullopt;  // of the back end, if it has a device
-};
 
 // Ends the subscription when the last copy is destroyed.
 using WatchHandle = std::shared_ptr<void>;

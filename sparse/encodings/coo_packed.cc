@@ -201,22 +201,23 @@ class PackedDecoder : public TensorDecoder {
         cutter_(static_cast<size_t>(CodedBytes(form_, header.value_type, 1))),
         raw_values_(header, out.values) {
     if (header.sparse_dim > 0 || header.nnz == 0) return;
-    out.indices[0] = 0;
+    out.rows.wide()[0] = 0;
   }
 
   // Decodes all of them when the last byte has arrived.
   absl::Status AppendIndices(std::string_view bytes) override {
     std::string_view all;
-    if (out_.packed_rows != nullptr) {
-      std::memcpy(out_.packed_rows + packed_bytes_, bytes.data(), bytes.size());
+    if (const std::span<char> packed = out_.rows.packed(); !packed.empty()) {
+      std::memcpy(packed.data() + packed_bytes_, bytes.data(), bytes.size());
       packed_bytes_ += bytes.size();
       if (packed_bytes_ < header_.indices_bytes) return absl::OkStatus();
-      all = {out_.packed_rows, packed_bytes_};
+      all = {packed.data(), packed_bytes_};
     } else {
       if (!Buffer(bytes, header_.indices_bytes)) return absl::OkStatus();
       all = buffered_;
     }
-    SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header_, spec_, ByteChain(&all, 1), out_.indices, order_));
+    SPARSEAGG_RETURN_IF_ERROR(
+        DecodeRows(header_, spec_, ByteChain(&all, 1), out_.rows.wide(), order_));
     std::string().swap(buffered_);  // = {} would keep its memory
     return absl::OkStatus();
   }
@@ -302,7 +303,7 @@ absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec
                              ByteChain values, const MutableCooView& out) {
   SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
   EntryOrder order;
-  SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header, spec, indices, out.indices, order));
+  SPARSEAGG_RETURN_IF_ERROR(DecodeRows(header, spec, indices, out.rows.wide(), order));
   return DecodeValues(header, coding.form, header.nnz * out.layout.row_width, values, out.values);
 }
 
@@ -341,7 +342,7 @@ absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std:
   header.encoding = "coo.packed";
   header.nnz = entries.nnz;
   SPARSEAGG_ASSIGN_OR_RETURN(const ValueCoding coding, FindValueCoding(header));
-  if (OrderOf(entries.indices, entries.nnz) == EntryOrder::kUnsorted) {
+  if (OrderOf(entries.rows.wide(), entries.nnz) == EntryOrder::kUnsorted) {
     return MakeError(
         absl::StatusCode::kInvalidArgument, "UNSORTED_ENTRIES",
         absl::StrCat("tensor \"", header.name,
@@ -349,7 +350,7 @@ absl::Status EncodeCooPacked(const CooView& entries, EncodedHeader& header, std:
   }
   SPARSEAGG_RETURN_IF_ERROR(EncodeValues(header, coding, entries.values,
                                          entries.nnz * entries.layout.row_width, 0, values));
-  if (header.sparse_dim > 0) AppendPackedIndices(entries.indices, entries.nnz, indices);
+  if (header.sparse_dim > 0) AppendPackedIndices(entries.rows.wide(), entries.nnz, indices);
   header.indices_bytes = indices.size() - indices_before;
   header.values_bytes = values.size() - values_before;
   return absl::OkStatus();

@@ -31,6 +31,9 @@ absl::Status DecodeCooPacked(const EncodedHeader& header, const TensorSpec& spec
 std::unique_ptr<TensorDecoder> CooPackedDecoder(const EncodedHeader& header, const TensorSpec& spec,
                                                 const MutableCooView& out);
 uint64_t CooPackedBufferedBytes(const EncodedHeader& header);
+inline CompactRowForms CooPackedRowForms(const EncodedHeader& header) {
+  return {.packed_bytes = header.indices_bytes};
+}
 
 // Encodes the values as header.values_encoding states; stochastic codings use seed 0. Returns
 // INVALID_ARGUMENT (UNSORTED_ENTRIES) if a row descends, and the errors of EncodeValues().
@@ -42,7 +45,8 @@ void AppendPackedIndices(const uint64_t* rows, uint64_t nnz, std::string& out);
 
 inline constexpr Encoding kCooPacked = {
     "coo.packed",      &InspectCooPacked,       &DecodeCooPacked,
-    &CooPackedDecoder, &CooPackedBufferedBytes, &EncodeCooPacked};
+    &CooPackedDecoder, &CooPackedBufferedBytes, &CooPackedRowForms,
+    &EncodeCooPacked};
 
 }  // namespace sparseagg
 

@@ -75,7 +75,7 @@ class RawDecoder : public TensorDecoder {
         index_cutter_(std::max<size_t>(header.sparse_dim, 1) * SizeOf(header.index_type)),
         values_(header, out.values) {
     if (header.sparse_dim > 0 || header.nnz == 0) return;
-    out.indices[0] = 0;
+    out.rows.wide()[0] = 0;
     rows_ = 1;
   }
 
@@ -95,15 +95,15 @@ class RawDecoder : public TensorDecoder {
  private:
   template <class Index>
   absl::Status Append(const char* from, uint64_t count) {
-    if (out_.narrow_rows != nullptr) {
-      if (out_.narrow_rows->Append<Index>(from, count, last_, flags_)) {
+    if (NarrowRows* const narrow = out_.rows.narrow(); narrow != nullptr) {
+      if (narrow->Append<Index>(from, count, last_, flags_)) {
         last_ = static_cast<uint64_t>(IndexAt<Index>(from, count - 1));
         rows_ += count;
         return absl::OkStatus();
       }
       SPARSEAGG_RETURN_IF_ERROR(Widen());
     }
-    uint64_t* const rows = out_.indices + rows_;
+    uint64_t* const rows = out_.rows.wide() + rows_;
     if (header_.sparse_dim == 1) {
       const auto highest = static_cast<uint64_t>(header_.dense_shape[0]) - 1;
       const bool streams = header_.indices_bytes >= kStreamBytesMin;
@@ -122,7 +122,7 @@ class RawDecoder : public TensorDecoder {
   // The next rows are in no order, or out of range. The rest is decoded as u64, which also locates
   // an error.
   absl::Status Widen() {
-    if (!out_.narrow_rows->Widen()) {
+    if (!out_.rows.narrow()->Widen()) {
       return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
                        absl::StrCat("tensor \"", header_.name, "\": no memory for the rows of ",
                                     header_.nnz, " entries"));
@@ -146,7 +146,7 @@ void AppendIndices(const CooView& entries, const EncodedHeader& header, std::str
   const uint32_t dims = header.sparse_dim;
   std::vector<Index> index(dims);
   for (uint64_t e = 0; e < entries.nnz; ++e) {
-    uint64_t row = entries.indices[e];
+    uint64_t row = entries.rows.wide()[e];
     for (uint32_t d = dims; d-- > 0;) {
       const auto dim = static_cast<uint64_t>(header.dense_shape[d]);
       index[d] = static_cast<Index>(row % dim);

@@ -22,11 +22,15 @@ absl::Status DecodeCooRaw(const EncodedHeader& header, const TensorSpec& spec, B
 std::unique_ptr<TensorDecoder> CooRawDecoder(const EncodedHeader& header, const TensorSpec& spec,
                                              const MutableCooView& out);
 inline uint64_t CooRawBufferedBytes(const EncodedHeader& /*header*/) { return 0; }
+inline CompactRowForms CooRawRowForms(const EncodedHeader& header) {
+  return {.narrow = header.sparse_dim == 1};
+}
 absl::Status EncodeCooRaw(const CooView& entries, EncodedHeader& header, std::string& indices,
                           std::string& values);
 
 inline constexpr Encoding kCooRaw = {"coo.raw",      &InspectCooRaw,       &DecodeCooRaw,
-                                     &CooRawDecoder, &CooRawBufferedBytes, &EncodeCooRaw};
+                                     &CooRawDecoder, &CooRawBufferedBytes, &CooRawRowForms,
+                                     &EncodeCooRaw};
 
 }  // namespace sparseagg
 

@@ -31,7 +31,7 @@ struct MeanOfContributors {
   template <class Exact>
   SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact& row,
                                                       double) {
-    return NearestWhole(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)));
+    return RoundToInteger(Quotient(value.Round(kFormatF64), row.Round(kFormatF64)));
   }
 };
 

@@ -48,7 +48,7 @@ concept ReduceOp = requires {
 
 // Whether the duplicates within one update must be summed before the operator is applied.
 template <class Op>
-inline constexpr bool kPerUpdate =
+inline constexpr bool kNeedsUniqueRows =
     Op::kValues == ValueSlots::kMin || Op::kValues == ValueSlots::kMax;
 
 // Whether the weight of an update affects the result. If not, any finite, non-negative weight is
@@ -66,8 +66,8 @@ SPARSEAGG_HOST_DEVICE inline double Quotient(double dividend, double divisor) {
 
 // Rounds to the nearest integer, ties to even. Values of 2^123 and more in magnitude, which no
 // integer type holds, become 2^126 with their sign.
-SPARSEAGG_HOST_DEVICE inline Int128 NearestWhole(double value) {
-  const Scaled parts = TakeApart(value);
+SPARSEAGG_HOST_DEVICE inline Int128 RoundToInteger(double value) {
+  const Scaled parts = Decompose(value);
   if (parts.exponent >= 0) {
     return parts.exponent > 70
                ? (parts.significand < 0 ? -(Int128{1} << 126) : Int128{1} << 126)

@@ -3,8 +3,9 @@
 //   absent coordinate        not in the sparse result; 0 in the dense one
 //   duplicates in an update  are added like any other entries
 //   zero weight              adds nothing; the coordinate is present, as +0 if nothing else is
-//   added empty update             counts as a contributor, changes no coordinate empty round gives
-//   an empty tensor
+//                            added
+//   empty update             counts as a contributor, changes no coordinate
+//   empty round              gives an empty tensor
 #ifndef SPARSEAGG_SPARSE_OPS_SUM_H_
 #define SPARSEAGG_SPARSE_OPS_SUM_H_
 

@@ -33,7 +33,7 @@ struct WeightedMean {
   template <class Exact>
   SPARSEAGG_HOST_DEVICE static Int128 FinalizeInteger(const Exact& value, const Exact&,
                                                       double total_weight) {
-    return NearestWhole(Quotient(value.Round(kFormatF64), total_weight));
+    return RoundToInteger(Quotient(value.Round(kFormatF64), total_weight));
   }
 };
 

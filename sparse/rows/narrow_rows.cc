@@ -70,9 +70,8 @@ bool NarrowRows::Widen() {
 }
 
 void UseWideRows(MutableCooView& entries) {
-  if (entries.narrow_rows == nullptr || entries.narrow_rows->wide() == nullptr) return;
-  entries.indices = entries.narrow_rows->wide();
-  entries.narrow_rows = nullptr;
+  const NarrowRows* const narrow = entries.rows.narrow();
+  if (narrow != nullptr && narrow->wide() != nullptr) entries.rows = narrow->wide();
 }
 
 uint64_t NarrowRows::RowOf(uint64_t entry) const {

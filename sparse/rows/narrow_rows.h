@@ -69,7 +69,7 @@ class NarrowRows {
   uint64_t next_segment_ = 0;  // first segment without rows
 };
 
-// Makes entries.indices refer to the wide rows, if the narrow ones have been widened.
+// Makes entries.rows refer to the wide rows, if the narrow ones have been widened.
 void UseWideRows(MutableCooView& entries);
 
 }  // namespace sparseagg

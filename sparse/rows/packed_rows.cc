@@ -28,7 +28,7 @@ struct BitmapTable {
 constexpr BitmapTable kBitmapTable;
 
 constexpr auto kAllBits = [] {
-  std::array<unsigned char, PackedRows::kRunBlocksMax * kBlockEntries / 8 + 8> bytes{};
+  std::array<unsigned char, kBlockEntries / 8 + 8> bytes{};
   bytes.fill(0xFF);
   return bytes;
 }();
@@ -36,29 +36,17 @@ constexpr auto kAllBits = [] {
 }  // namespace
 
 PackedRows::PackedRows(const CooView& entries)
-    : directory_(entries.packed_rows), nnz_(entries.nnz), blocks_(BlocksOf(entries.nnz)) {
-  words_ = directory_ + blocks_ * sizeof(BlockEntry);
-  total_words_ = static_cast<uint32_t>((entries.packed_rows_bytes - (words_ - directory_)) / 4);
+    : directory_(entries.rows.packed().data()), nnz_(entries.nnz), blocks_(BlocksOf(entries.nnz)) {
+  const uint64_t directory_bytes = blocks_ * sizeof(BlockEntry);
+  words_ = directory_ + directory_bytes;
+  total_words_ = static_cast<uint32_t>((entries.rows.packed().size() - directory_bytes) / 4);
 }
 
 void PackedRows::Unpack(const Block& block, uint64_t* rows) {
   UnpackBlock(block.first, block.form, block.words, block.num_words, block.count, rows);
 }
 
-uint64_t PackedRows::RunFrom(uint64_t b, uint64_t end) const {
-  const uint64_t most = std::min(blocks_ - b, kRunBlocksMax);
-  uint64_t row = entry(b).first;
-  uint64_t length = 0;
-  for (; length < most; ++length) {
-    const BlockEntry next = entry(b + length);
-    if (next.form() != 0 || next.first != row) break;
-    row += EntriesOf(b + length, 1);
-    if (row > end) break;
-  }
-  return length;
-}
-
-PackedRows::Bits PackedRows::AllOf(uint64_t first, uint32_t count) {
+PackedRows::Bits PackedRows::FullBitmap(uint64_t first, uint32_t count) {
   return {first, first + count - 1, kAllBits.data(), count};
 }
 
@@ -109,9 +97,9 @@ void PackedRows::UnpackAll(uint64_t* rows) const {
 }
 
 uint64_t RowOf(const CooView& entries, uint64_t entry) {
-  if (entries.packed_rows != nullptr) return PackedRows(entries).RowOf(entry);
-  if (entries.narrow_rows != nullptr) return entries.narrow_rows->RowOf(entry);
-  return entries.indices[entry];
+  if (!entries.rows.packed().empty()) return PackedRows(entries).RowOf(entry);
+  if (entries.rows.narrow() != nullptr) return entries.rows.narrow()->RowOf(entry);
+  return entries.rows.wide()[entry];
 }
 
 }  // namespace sparseagg

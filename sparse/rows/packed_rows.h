@@ -17,7 +17,7 @@ namespace sparseagg {
 // Immutable; does not own the bytes.
 class PackedRows {
  public:
-  // REQUIRES: entries.packed_rows is not null.
+  // REQUIRES: entries.rows is packed.
   explicit PackedRows(const CooView& entries);
 
   // A block, and the position of its entries in the update.
@@ -49,11 +49,8 @@ class PackedRows {
             .num_words = end - own.begin,
             .words = words_ + size_t{4} * own.begin,
             .begin = b * kBlockEntries,
-            .count = EntriesOf(b, 1)};
-  }
-  // Number of entries in `blocks` blocks from block `b` on.
-  uint32_t EntriesOf(uint64_t b, uint64_t blocks) const {
-    return static_cast<uint32_t>(std::min(blocks * kBlockEntries, nnz_ - b * kBlockEntries));
+            .count =
+                static_cast<uint32_t>(std::min<uint64_t>(kBlockEntries, nnz_ - b * kBlockEntries))};
   }
   // Writes the block's rows: [block.count].
   static void Unpack(const Block& block, uint64_t* rows);
@@ -65,21 +62,10 @@ class PackedRows {
       return Bits{block.first, LastOfBitmap(block.first, block.words, block.num_words),
                   reinterpret_cast<const unsigned char*>(block.words), block.count};
     }
-    if (block.form == 0) return AllOf(block.first, block.count);
+    if (block.form == 0) return FullBitmap(block.first, block.count);
     if (block.form == 1) return ConvertToBitmap(block, buffer);
     return std::nullopt;
   }
-
-  // Returns the number of consecutive blocks, from block `b` on, that together hold every row from
-  // the first row of block b on, all below `end`. Returns 0 if block b has gaps, and at most
-  // kRunBlocksMax.
-  uint64_t FullRunLength(uint64_t b, uint64_t end) const {
-    return entry(b).form() == 0 ? RunFrom(b, end) : 0;
-  }
-  // Returns the bitmap of `count` rows without gaps from `first` on. REQUIRES: they are rows of one
-  // run (FullRunLength()).
-  static Bits AllOf(uint64_t first, uint32_t count);
-  static constexpr uint64_t kRunBlocksMax = 32;
 
   // Returns a block such that no block before it has a row at or above `row`. REQUIRES: blocks() >
   // 0.
@@ -93,8 +79,8 @@ class PackedRows {
   BlockEntry entry(uint64_t b) const {
     return LoadAs<BlockEntry>(directory_ + b * sizeof(BlockEntry));
   }
-  // FullRunLength(). REQUIRES: the form of block b is that of a block without gaps.
-  uint64_t RunFrom(uint64_t b, uint64_t end) const;
+  // Returns the bitmap of a block without gaps.
+  static Bits FullBitmap(uint64_t first, uint32_t count);
   // Converts a block of one-bit differences to a bitmap. REQUIRES: it has the words that it needs.
   static Bits ConvertToBitmap(const Block& block, BitsBuffer& buffer);
 

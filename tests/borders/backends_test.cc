@@ -87,16 +87,12 @@ class Travel {
   absl::StatusOr<StagedUpdate> InPieces(const Aggregator& aggregator, const EncodedEntries& encoded,
                                         float weight) {
     const EncodedHeader& header = encoded.header;
-    CompactRowForms forms;
-    if (header.encoding == kCooPacked.name) {
-      forms.packed_bytes = header.indices_bytes;
-    } else {
-      forms.narrow = header.sparse_dim == 1;
-    }
-    absl::StatusOr<StagedUpdate> staged = aggregator.StageIncremental(header.nnz, forms);
+    const Encoding& encoding = **FindEncoding(header.encoding);
+    absl::StatusOr<StagedUpdate> staged =
+        aggregator.StageIncremental(header.nnz, encoding.row_forms(header));
     if (!staged.ok()) return staged;
     const MutableCooView& entries = staged->entries;
-    const auto decoder = (*FindEncoding(header.encoding))->decoder(header, round_.tensor, entries);
+    const auto decoder = encoding.decoder(header, round_.tensor, entries);
     UpdateValidator validator(round_.spec, entries.view(), weight);
     absl::Status status;
     for (const std::string_view piece : RandomPieces(encoded.indices, random_)) {

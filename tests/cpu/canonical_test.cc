@@ -29,7 +29,7 @@ PendingUpdate MakePending(const ReduceSpec& spec, const std::vector<uint64_t>& r
                           const std::vector<V>& values) {
   PendingUpdate update;
   update.staged = *StageOnHeap(spec.layout, rows.size());
-  std::memcpy(update.staged.entries.indices, rows.data(), rows.size() * sizeof(uint64_t));
+  std::memcpy(update.staged.entries.rows.wide(), rows.data(), rows.size() * sizeof(uint64_t));
   std::memcpy(update.staged.entries.values, values.data(), values.size() * sizeof(V));
   update.staged.order = OrderOf(rows.data(), rows.size());
   update.weight = kWeight;
@@ -74,7 +74,7 @@ TEST(IsReady, SaysWhatTheOrderOfTheRowsAllows) {
   for (const PendingUpdate* update : {&canonical, &sorted, &unsorted}) {
     EXPECT_TRUE(IsReady(*update, Need::kAny));
     EXPECT_EQ(IsReady(*update, Need::kSorted), update != &unsorted);
-    EXPECT_EQ(IsReady(*update, Need::kPerUpdate), update == &canonical);
+    EXPECT_EQ(IsReady(*update, Need::kUniqueRows), update == &canonical);
   }
 }
 
@@ -84,7 +84,7 @@ TEST(CursorOf, PointsIntoTheUpdate) {
   const PendingUpdate unsorted = MakePending<float>(spec, {5, 1, 5}, {1, 2, 3, 4, 5, 6});
   for (const PendingUpdate* update : {&canonical, &unsorted}) {
     const Cursor cursor = CursorOf(*update);
-    EXPECT_EQ(cursor.row, update->staged.entries.indices);
+    EXPECT_EQ(cursor.row, update->staged.entries.rows.wide());
     EXPECT_EQ(cursor.size(), 3u);
     EXPECT_EQ(static_cast<const void*>(cursor.value), update->staged.entries.values);
     EXPECT_EQ(cursor.weight, kWeight);
@@ -151,7 +151,7 @@ TEST(PrepareUpdate, MeanOfContributorsMarksAllButOneEntryOfARow) {
           MakeSpec("mean_of_contributors", ValueType::kF32, kNumRowsMax - 1, width);
       const Drawn drawn = Draw(3000, width, spacing, 7);
       const PendingUpdate update = MakePending<float>(spec, drawn.rows, drawn.values);
-      const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+      const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
       ASSERT_EQ(prepared.cursors.size(), 2u);
       const Cursor& first = prepared.cursors[0];
       const Cursor& rest = prepared.cursors[1];
@@ -183,7 +183,7 @@ TEST(PrepareUpdate, AZeroWeightIsMarkedToo) {
   const ReduceSpec spec = MakeSpec("mean_of_contributors", ValueType::kF32, 100, 1);
   PendingUpdate update = MakePending<float>(spec, {5, 1, 5}, {1, 2, 3});
   update.weight = 0.0f;
-  const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+  const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
   ASSERT_EQ(prepared.cursors.size(), 2u);
   EXPECT_FALSE(std::signbit(prepared.cursors[0].weight));
   EXPECT_TRUE(std::signbit(prepared.cursors[1].weight));
@@ -194,7 +194,7 @@ TEST(PrepareUpdate, WithoutDuplicatesThereIsNothingToMark) {
   for (std::string_view op : {"mean_of_contributors", "count", "min", "max"}) {
     const ReduceSpec spec = MakeSpec(std::string(op), ValueType::kF32, 100, 1);
     const PendingUpdate update = MakePending<float>(spec, {5, 1, 9}, {1, 2, 3});
-    const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+    const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
     ASSERT_EQ(prepared.cursors.size(), 1u) << op;
     EXPECT_TRUE(prepared.cursors[0].canonical);
     EXPECT_EQ(EntriesOf<float>(prepared.cursors[0], 1),
@@ -205,7 +205,7 @@ TEST(PrepareUpdate, WithoutDuplicatesThereIsNothingToMark) {
 TEST(PrepareUpdate, CountKeepsOneEntryOfEachRow) {
   const ReduceSpec spec = MakeSpec("count", ValueType::kF32, 100, 1);
   const PendingUpdate update = MakePending<float>(spec, {5, 1, 5, 5, 0, 1}, {1, 2, 3, 4, 5, 6});
-  const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+  const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
   ASSERT_EQ(prepared.cursors.size(), 1u);
   const Cursor& cursor = prepared.cursors[0];
   EXPECT_EQ(std::vector(cursor.row, cursor.end), (std::vector<uint64_t>{0, 1, 5}));
@@ -237,7 +237,7 @@ TYPED_TEST(PrepareExtremes, DuplicatesAreSummedAndRoundedOnce) {
         sums[rows[i / kWidth]][i % kWidth].Add(Widen(values[i]));
       }
       const PendingUpdate update = MakePending<V>(spec, rows, values);
-      const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+      const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
       ASSERT_EQ(prepared.cursors.size(), 1u);
       EXPECT_TRUE(prepared.cursors[0].canonical);
       const std::vector<Entry<V>> entries = EntriesOf<V>(prepared.cursors[0], kWidth);
@@ -261,7 +261,7 @@ TEST(PrepareUpdate, DuplicatesOfModularIntegersWrap) {
   spec.integer_overflow = IntegerOverflow::kModular;
   const int32_t largest = std::numeric_limits<int32_t>::max();
   const PendingUpdate update = MakePending<int32_t>(spec, {3, 3, 2}, {largest, 2, 9});
-  const Prepared prepared = PrepareUpdate(spec, update, Need::kPerUpdate);
+  const Prepared prepared = PrepareUpdate(spec, update, Need::kUniqueRows);
   ASSERT_EQ(prepared.cursors.size(), 1u);
   EXPECT_EQ(
       EntriesOf<int32_t>(prepared.cursors[0], 1),

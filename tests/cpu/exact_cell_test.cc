@@ -48,7 +48,7 @@ void ExpectRounded(double cell, const std::vector<SideEntry>& side) {
 }
 
 SideEntry EntryOf(double value) {
-  const Scaled parts = TakeApart(value);
+  const Scaled parts = Decompose(value);
   return {0, 0, parts.exponent, parts.significand};
 }
 

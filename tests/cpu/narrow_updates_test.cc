@@ -39,7 +39,7 @@ class NarrowUpdatesTest : public UpdatesByDensity {
     int kept = 0;
     for (const Update& update : updates_) {
       StagedUpdate staged = StageNarrowCopy(aggregator, update);
-      kept += staged.entries.narrow_rows != nullptr ? 1 : 0;
+      kept += staged.entries.rows.narrow() != nullptr ? 1 : 0;
       staged.order = OrderOf(update.rows.data(), update.rows.size());
       EXPECT_TRUE(aggregator.Accumulate(std::move(staged), update.weight).ok());
     }
@@ -81,8 +81,8 @@ TEST_P(NarrowUpdatesTest, WhenHalfOfTheRowsMayBeHeldTheStateIsDense) {
     const uint64_t nnz = update.rows.size();
     dense = dense || nnz >= kRows / 4 || entries + nnz > kRows / 2;
     StagedUpdate staged = StageNarrowCopy(*aggregator, update);
-    EXPECT_EQ(staged.entries.narrow_rows != nullptr, dense);
-    EXPECT_EQ(staged.entries.indices == nullptr, dense);
+    EXPECT_EQ(staged.entries.rows.narrow() != nullptr, dense);
+    EXPECT_EQ(staged.entries.rows.wide() == nullptr, dense);
     staged.order = OrderOf(update.rows.data(), nnz);
     ASSERT_TRUE(aggregator->Accumulate(std::move(staged), update.weight).ok());
     EXPECT_EQ(aggregator->plan_report().plan == "dense", dense);
@@ -108,8 +108,9 @@ TEST(NarrowUpdatesOfOtherKindsTest, GetRowsOfEightBytes) {
   const auto narrow = [&](const ReduceSpec& spec, uint64_t nnz) {
     const auto aggregator = NewAggregator(*cpu, spec, "dense");
     const StagedUpdate staged = aggregator->StageIncremental(nnz, {.narrow = true}).value();
-    EXPECT_NE(staged.entries.indices == nullptr, staged.entries.narrow_rows == nullptr) << spec.op;
-    return staged.entries.narrow_rows != nullptr;
+    EXPECT_NE(staged.entries.rows.wide() == nullptr, staged.entries.rows.narrow() == nullptr)
+        << spec.op;
+    return staged.entries.rows.narrow() != nullptr;
   };
   EXPECT_TRUE(narrow(MakeSpec("sum", ValueType::kF32, kRows, 1), 20'000));
   EXPECT_FALSE(narrow(MakeSpec("sum", ValueType::kF32, kRows, 1), 10'000)) << "few entries";

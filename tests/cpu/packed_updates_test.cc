@@ -58,7 +58,7 @@ class PackedUpdatesTest : public UpdatesByDensity {
     for (const Update& update : updates_) {
       StagedUpdate staged =
           packed ? StagePackedCopy(aggregator, update) : StageCopy(aggregator, update);
-      kept += staged.entries.packed_rows != nullptr ? 1 : 0;
+      kept += staged.entries.rows.packed().empty() ? 0 : 1;
       staged.order = OrderOf(update.rows.data(), update.rows.size());
       EXPECT_TRUE(aggregator.Accumulate(std::move(staged), update.weight).ok());
       packed = !packed || std::get<0>(GetParam()).density >= 1;
@@ -142,7 +142,7 @@ TEST_P(SharedBorderTest, BlocksMayBeginAtTheLastRowOfTheBlockBefore) {
   const auto cpu = *MakeCpuBackend({.threads = 2});
   const auto aggregator = NewAggregator(*cpu, spec, "dense");
   StagedUpdate staged = StagePackedCopy(*aggregator, update);
-  ASSERT_NE(staged.entries.packed_rows, nullptr);
+  ASSERT_FALSE(staged.entries.rows.packed().empty());
   staged.order = EntryOrder::kSorted;
   ASSERT_TRUE(aggregator->Accumulate(std::move(staged), update.weight).ok());
   EXPECT_EQ(Difference(expected, std::move(*aggregator).Report()), "");
@@ -166,10 +166,10 @@ TEST(PackedUpdatesOfOtherKindsTest, AnUpdateWhoseBitsAreNotItsValuesHasNoResult)
     const auto cpu = *MakeCpuBackend({.threads = 2});
     const auto aggregator = NewAggregator(*cpu, spec, "dense");
     StagedUpdate staged = StagePackedCopy(*aggregator, update);
-    ASSERT_NE(staged.entries.packed_rows, nullptr);
+    ASSERT_FALSE(staged.entries.rows.packed().empty());
     ASSERT_EQ(PackedRows(staged.entries.view()).block(3).form, kBitmapForm);
     const PackedRows::Block block = PackedRows(staged.entries.view()).block(3);
-    char* const rows = staged.entries.packed_rows;
+    char* const rows = staged.entries.rows.packed().data();
     rows[block.words - rows + 4] &= '\x0F';
     staged.order = EntryOrder::kCanonical;
     ASSERT_TRUE(aggregator->Accumulate(std::move(staged), 1).ok());
@@ -187,8 +187,8 @@ TEST(PackedUpdatesOfOtherKindsTest, RowsOfValuesAndHoldersGetRows) {
         MakeSpec("count", ValueType::kF32, 1000, 1)}) {
     const auto aggregator = NewAggregator(*cpu, spec, "dense");
     const StagedUpdate staged = aggregator->StageIncremental(1000, {.packed_bytes = 64}).value();
-    EXPECT_EQ(staged.entries.packed_rows, nullptr) << spec.op;
-    EXPECT_NE(staged.entries.indices, nullptr) << spec.op;
+    EXPECT_TRUE(staged.entries.rows.packed().empty()) << spec.op;
+    EXPECT_NE(staged.entries.rows.wide(), nullptr) << spec.op;
   }
 }
 

@@ -25,7 +25,7 @@ struct Block {
 
 void Fill(const StagedUpdate& update, unsigned char mark) {
   if (update.entries.nnz == 0) return;
-  std::memset(update.entries.indices, mark, update.entries.nnz * sizeof(uint64_t));
+  std::memset(update.entries.rows.wide(), mark, update.entries.nnz * sizeof(uint64_t));
   std::memset(update.entries.values, mark, update.entries.nnz * kLayout.row_bytes());
 }
 
@@ -34,7 +34,7 @@ bool HasOnly(const StagedUpdate& update, unsigned char mark) {
     const auto* begin = static_cast<const unsigned char*>(memory);
     return std::all_of(begin, begin + bytes, [&](unsigned char byte) { return byte == mark; });
   };
-  return all(update.entries.indices, update.entries.nnz * sizeof(uint64_t)) &&
+  return all(update.entries.rows.wide(), update.entries.nnz * sizeof(uint64_t)) &&
          all(update.entries.values, update.entries.nnz * kLayout.row_bytes());
 }
 
@@ -48,7 +48,7 @@ void StageAtRandom(StagingArea& area, uint64_t seed) {
     ASSERT_TRUE(staged.ok()) << staged.status();
     EXPECT_EQ(staged->entries.nnz, nnz);
     EXPECT_EQ(staged->entries.layout, kLayout);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(staged->entries.indices) % alignof(uint64_t), 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(staged->entries.rows.wide()) % alignof(uint64_t), 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(staged->entries.values) % alignof(double), 0u);
     const auto mark = static_cast<unsigned char>(random());
     Fill(*staged, mark);
@@ -93,7 +93,7 @@ TEST(StagingArea, UpdatesMayOutliveIt) {
   area.reset();
   for (const StagedUpdate& update : updates) {
     if (update.entries.nnz == 0) continue;
-    EXPECT_TRUE(HasOnly(update, *reinterpret_cast<unsigned char*>(update.entries.indices)));
+    EXPECT_TRUE(HasOnly(update, *reinterpret_cast<unsigned char*>(update.entries.rows.wide())));
   }
 }
 
@@ -103,7 +103,7 @@ TEST(StagingArea, UpdatesThatAreFoldedAtOnceReuseTheirMemory) {
   std::vector<StagedUpdate> held(10);
   for (int i = 0; i < 10'000; ++i) {
     held[i % held.size()] = *area.Stage(kLayout, 50);
-    places.insert(held[i % held.size()].entries.indices);
+    places.insert(held[i % held.size()].entries.rows.wide());
   }
   EXPECT_LT(places.size(), 200u) << "two regions of 64 KiB";
 }

@@ -34,13 +34,13 @@ SPARSEAGG_HOST_DEVICE inline NumericsResult ComputeNumerics(double a, double b, 
   for (int f = 0; f < 4; ++f) result.rounded[f] = BitCast<uint64_t>(sum.Round(formats[f]));
   const double product = Lift(static_cast<float>(b), weight);
   Int128 slot = 0;
-  const int lsb = TakeApart(a).exponent - 40;
+  const int lsb = Decompose(a).exponent - 40;
   result.window[0] = IsFiniteBits(product) && ToFixed(product, lsb, &slot) ? 1 : 0;
   result.window[1] = static_cast<uint64_t>(static_cast<UInt128>(slot) >> 64);
   result.window[2] = static_cast<uint64_t>(slot);
   result.window[3] = BitCast<uint64_t>(RoundScaled(slot, lsb, formats[2]));
   result.quotient = BitCast<uint64_t>(Quotient(a, b));
-  result.whole = static_cast<int64_t>(NearestWhole(b));
+  result.whole = static_cast<int64_t>(RoundToInteger(b));
   return result;
 }
 

@@ -42,7 +42,7 @@ class LateDeviceTest : public ::testing::Test {
   void AddTo(Batch& batch) {
     for (const Update& update : updates_) {
       StagedUpdate staged = context_.staging.Stage(spec_.layout, update.rows.size()).value();
-      std::copy(update.rows.begin(), update.rows.end(), staged.entries.indices);
+      std::copy(update.rows.begin(), update.rows.end(), staged.entries.rows.wide());
       std::memcpy(staged.entries.values, update.values.data(), update.values.size());
       staged.order = ValidateUpdate(spec_, staged.entries.view(), update.weight).value();
       batch.Add({std::move(staged), update.weight});

@@ -56,7 +56,7 @@ TEST_F(PipelineTest, TheDecoderWritesIntoPageLockedMemory) {
   const auto backend = MakeBackend({});
   const auto aggregator = testing::NewAggregator(*backend, spec_);
   const StagedUpdate staged = aggregator->Stage(100).value();
-  EXPECT_TRUE(testing::IsPinned(staged.entries.indices));
+  EXPECT_TRUE(testing::IsPinned(staged.entries.rows.wide()));
   EXPECT_TRUE(testing::IsPinned(staged.entries.values));
 }
 

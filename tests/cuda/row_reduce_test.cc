@@ -49,7 +49,7 @@ class RowReduceTest : public ::testing::Test {
   }
   void AddTo(Batch& batch, const ReduceSpec& spec, const Update& update) {
     StagedUpdate staged = context_.staging.Stage(spec.layout, update.rows.size()).value();
-    std::copy(update.rows.begin(), update.rows.end(), staged.entries.indices);
+    std::copy(update.rows.begin(), update.rows.end(), staged.entries.rows.wide());
     std::memcpy(staged.entries.values, update.values.data(), update.values.size());
     staged.order = ValidateUpdate(spec, staged.entries.view(), update.weight).value();
     batch.Add({std::move(staged), update.weight});

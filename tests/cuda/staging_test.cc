@@ -22,11 +22,11 @@ TEST(PinnedStaging, UpdatesStagedOneAfterAnotherLieOneAfterAnother) {
     updates.push_back(staging.Stage(kScalars, nnz).value());
   }
   for (size_t u = 1; u < updates.size(); ++u) {
-    EXPECT_TRUE(PinnedStaging::IsNext(updates[u - 1].entries.indices, updates[u - 1].bytes,
-                                      updates[u].entries.indices));
+    EXPECT_TRUE(PinnedStaging::IsNext(updates[u - 1].entries.rows.wide(), updates[u - 1].bytes,
+                                      updates[u].entries.rows.wide()));
   }
-  EXPECT_FALSE(PinnedStaging::IsNext(updates[0].entries.indices, updates[0].bytes,
-                                     updates[2].entries.indices));
+  EXPECT_FALSE(PinnedStaging::IsNext(updates[0].entries.rows.wide(), updates[0].bytes,
+                                     updates[2].entries.rows.wide()));
 }
 
 TEST(PinnedStaging, RegionsAreUsedAgain) {
@@ -34,7 +34,7 @@ TEST(PinnedStaging, RegionsAreUsedAgain) {
   for (int i = 0; i < 100; ++i) {
     const auto update = staging.Stage(kScalars, 100'000);
     ASSERT_TRUE(update.ok());
-    std::fill_n(update->entries.indices, 100'000, uint64_t{1});
+    std::fill_n(update->entries.rows.wide(), 100'000, uint64_t{1});
   }
   EXPECT_LE(staging.locked_bytes(), uint64_t{32} << 20);
 }
@@ -55,7 +55,7 @@ TEST(PinnedStaging, OthersStageWhilePagesAreLockedAndUnlocked) {
   large = {};
   large = staging.Stage(kScalars, 1'800'000).value();
   EXPECT_EQ(others.size(), 3u);
-  EXPECT_TRUE(sparseagg::testing::IsPinned(large.entries.indices));
+  EXPECT_TRUE(sparseagg::testing::IsPinned(large.entries.rows.wide()));
   for (std::future<bool>& other : others) EXPECT_TRUE(other.get());
   sparseagg::testing::TheFakeGpu().in_page_locking = nullptr;
 }
@@ -65,7 +65,7 @@ TEST(PinnedStaging, BeyondTheBudgetUpdatesAreStagedInOrdinaryMemory) {
   std::vector<StagedUpdate> updates;
   for (int i = 0; i < 40; ++i) updates.push_back(staging.Stage(kScalars, 100'000).value());
   EXPECT_LE(staging.locked_bytes(), uint64_t{20} << 20);
-  for (const StagedUpdate& update : updates) EXPECT_NE(update.entries.indices, nullptr);
+  for (const StagedUpdate& update : updates) EXPECT_NE(update.entries.rows.wide(), nullptr);
 }
 
 TEST(PinnedStaging, AnUpdateLargerThanARegionHasOneOfItsOwn) {
@@ -84,7 +84,7 @@ TEST(PinnedStaging, UpdatesMayOutliveIt) {
   std::optional<PinnedStaging> staging(std::in_place, uint64_t{64} << 20);
   StagedUpdate update = staging->Stage(kScalars, 100).value();
   staging.reset();
-  std::fill_n(update.entries.indices, 100, uint64_t{7});
+  std::fill_n(update.entries.rows.wide(), 100, uint64_t{7});
   update = {};
   EXPECT_EQ(sparseagg::testing::TheFakeGpu().pinned_used, 0u);
 }

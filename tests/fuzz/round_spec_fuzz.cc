@@ -3,6 +3,7 @@
 //
 //   input := u8 kind, a RoundSpec (kind 'r') or an IndexSelection (kind 's')
 #include "base/status.h"
+#include "service/engine/engine.h"
 #include "service/rpc/result/selection.h"
 #include "service/rpc/wire/round_proto.h"
 #include "sparse/backend.h"

@@ -1,44 +1,27 @@
-"""Bugs of mutations.py in joined runs, bitmaps, segments, batches and windows: the border suite must catch them."""
+"""Bugs of mutations.py in blocks, bitmaps, segments, batches and windows: the border suite must catch them."""
 
 from mutation import Checker, Mutation
 
 BORDERS = Checker("borders_backends_test")
 
-JOINED_BITS = "cpu/dense/joined_bits.h"
+DENSE_PACKED = "cpu/dense/dense_plan_packed.cc"
 PACKED_ROWS = "sparse/rows/packed_rows.cc"
 DENSE_NARROW = "cpu/dense/dense_plan_narrow.cc"
 SPARSE_REDUCTION = "cpu/windowed/sparse_reduction.cc"
 
 BORDER_MUTATIONS = (
     Mutation(
-        "a bitmap that begins at the last row of those before is joined to them",
-        (
-            (
-                JOINED_BITS,
-                "if (at < size_ || size > kRowsMax) return false;",
-                "if (size > kRowsMax) return false;",
-            ),
-        ),
+        "a block that begins before a slice is left out of it",
+        ((PACKED_ROWS, "return begin == 0 ? 0 : begin - 1;", "return begin;"),),
         BORDERS,
     ),
     Mutation(
-        "the last word of a joined bitmap is left out where it is half a word of a kernel",
+        "an entry in the first row of a slice is left out of a block that begins before it",
         (
             (
-                JOINED_BITS,
-                "if (words == 1) pending |= uint64_t{LoadAs<uint32_t>(in)} << at % 8;",
-                "",
-            ),
-        ),
-        BORDERS,
-    ),
-    Mutation(
-        "a full block belongs to a run that ends at its first row",
-        (
-            (
-                PACKED_ROWS,
-                "if (next.form() != 0 || next.first != row) break;",
-                "if (next.form() != 0) break;",
+                DENSE_PACKED,
+                "std::lower_bound(std::as_const(rows).data(), end, range.begin);",
+                "std::upper_bound(std::as_const(rows).data(), end, range.begin);",
             ),
         ),
         BORDERS,
@@ -52,7 +35,7 @@ BORDER_MUTATIONS = (
         "a bitmap is added whole, and again, where a slice ends within it",
         (
             (
-                "cpu/dense/dense_plan_packed.cc",
+                DENSE_PACKED,
                 "bits->first >= range.begin && bits->last < range.end) {",
                 "bits->first >= range.begin) {",
             ),

@@ -355,15 +355,15 @@ MUTATIONS = (
         Checker("cpu_packed_updates_test"),
     ),
     Mutation(
-        "rows between two bitmaps that are joined are those of an earlier pair",
+        "results that lack one row list none",
         (
             (
-                "cpu/dense/joined_bits.h",
-                "if (at / 8 > end) std::memset(bytes_.data() + end, 0, at / 8 - end);",
-                "",
+                "cpu/windowed/ranged_output.cc",
+                "starts.back() < spec_.layout.num_rows;",
+                "starts.back() + 1 < spec_.layout.num_rows;",
             ),
         ),
-        Checker("cpu_joined_bits_test"),
+        Checker("cpu_every_row_test"),
     ),
     Mutation(
         "the ends of a run tell of its rows, whether they repeat or not",
@@ -477,17 +477,6 @@ MUTATIONS = (
         "tiles of rows that are read together all have the bits of the first",
         (("cpu/kernels/scatter_bits-inl.h", ", bits >>= kTileRows) {", ") {"),),
         Checker("cpu_packed_updates_test"),
-    ),
-    Mutation(
-        "rows are all there, whether somebody holds them or not",
-        (
-            (
-                "cpu/windowed/range_reducer.cc",
-                "if (kernels_.count_held(here, n, width_) < n) return false;",
-                "",
-            ),
-        ),
-        Checker("cpu_every_row_test"),
     ),
     Mutation(
         "keys with the same highest digits stay as they came",

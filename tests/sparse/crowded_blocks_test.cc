@@ -29,12 +29,12 @@ class CrowdedBlocksTest : public ::testing::Test {
     std::string bytes(encoded.indices.size() + kBlockSlackBytes, '\0');
     std::vector<float> values(encoded.header.nnz);
     const Encoding* const packed = *FindEncoding("coo.packed");
-    const auto decoder = packed->decoder(encoded.header, spec,
-                                         {.layout = *MakeLayout(spec),
-                                          .nnz = encoded.header.nnz,
-                                          .values = values.data(),
-                                          .packed_rows = bytes.data(),
-                                          .packed_rows_bytes = encoded.indices.size()});
+    const auto decoder =
+        packed->decoder(encoded.header, spec,
+                        {.layout = *MakeLayout(spec),
+                         .nnz = encoded.header.nnz,
+                         .rows = RowStorage(std::span(bytes.data(), encoded.indices.size())),
+                         .values = values.data()});
     const absl::Status status = decoder->AppendIndices(encoded.indices);
     EXPECT_EQ(status, decoded.status) << what;
     refused_ += status.ok() ? 0 : 1;

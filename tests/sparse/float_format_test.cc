@@ -28,11 +28,11 @@ TEST(FloatFormat, TakeApartIsExactForEveryKindOfDouble) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100000; ++i) {
     const double value = AnyDouble(random);
-    const Scaled parts = TakeApart(value);
+    const Scaled parts = Decompose(value);
     EXPECT_EQ(std::ldexp(static_cast<double>(parts.significand), parts.exponent), value);
   }
-  EXPECT_EQ(TakeApart(-0.0).significand, 0);
-  EXPECT_EQ(TakeApart(std::numeric_limits<double>::denorm_min()).significand, 1);
+  EXPECT_EQ(Decompose(-0.0).significand, 0);
+  EXPECT_EQ(Decompose(std::numeric_limits<double>::denorm_min()).significand, 1);
 }
 
 // The hardware rounds double to float to nearest with ties to even: an independent oracle.

@@ -208,14 +208,14 @@ TEST(ModularIntegers, Wrap) {
       {2});
 }
 
-TEST(NearestWhole, TiesGoToEven) {
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(0.5)), 0);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(1.5)), 2);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(-2.5)), -2);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(0x1p-1074)), 0);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(-0.75)), -1);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(0x1p62)), int64_t{1} << 62);
-  EXPECT_EQ(static_cast<int64_t>(NearestWhole(4503599627370497.5)), 4503599627370498);
+TEST(RoundToInteger, TiesGoToEven) {
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(0.5)), 0);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(1.5)), 2);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(-2.5)), -2);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(0x1p-1074)), 0);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(-0.75)), -1);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(0x1p62)), int64_t{1} << 62);
+  EXPECT_EQ(static_cast<int64_t>(RoundToInteger(4503599627370497.5)), 4503599627370498);
 }
 
 }  // namespace

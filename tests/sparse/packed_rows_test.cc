@@ -49,9 +49,9 @@ class PackedRowsTest : public ::testing::Test {
     bytes_.append(kBlockSlackBytes, '\0');
   }
   CooView View() const {
-    return {.nnz = rows_.size(),
-            .packed_rows = bytes_.data(),
-            .packed_rows_bytes = bytes_.size() - kBlockSlackBytes};
+    return {
+        .nnz = rows_.size(),
+        .rows = RowView(std::span<const char>(bytes_.data(), bytes_.size() - kBlockSlackBytes))};
   }
   const std::vector<uint64_t> rows_ = RowsOfEveryForm();
   std::string bytes_;
@@ -92,8 +92,8 @@ TEST_F(PackedRowsTest, CrowdedBlocksAreBitmaps) {
 std::vector<uint64_t> RowsOfBits(const std::vector<uint64_t>& rows) {
   std::string bytes;
   AppendPackedIndices(rows.data(), rows.size(), bytes);
-  const CooView view{
-      .nnz = rows.size(), .packed_rows = bytes.data(), .packed_rows_bytes = bytes.size()};
+  const CooView view{.nnz = rows.size(),
+                     .rows = RowView(std::span<const char>(bytes.data(), bytes.size()))};
   PackedRows::BitsBuffer buffer;
   const auto bits = PackedRows::BitsOf(PackedRows(view).block(0), buffer);
   std::vector<uint64_t> found;
@@ -130,34 +130,6 @@ TEST(PackedRowsShortTest, AFullBlockOfAnySizeHasAllBitsUpToItsEnd) {
     EXPECT_EQ(bits->count, count);
     for (uint32_t k = 0; k < count; ++k) EXPECT_NE(bits->bytes[k / 8] >> (k % 8) & 1, 0);
   }
-}
-
-TEST(PackedRowsRunTest, BlocksWithoutGapsAreCounted) {
-  std::vector<uint64_t> rows(100 * kBlockEntries - 7);
-  std::iota(rows.begin(), rows.end(), 50);
-  for (size_t i = 40 * kBlockEntries; i < rows.size(); ++i) ++rows[i];      // between two blocks
-  for (size_t i = 45 * kBlockEntries + 9; i < rows.size(); ++i) ++rows[i];  // within one
-  std::string bytes;
-  AppendPackedIndices(rows.data(), rows.size(), bytes);
-  bytes.append(kBlockSlackBytes, '\0');
-  const PackedRows packed({.nnz = rows.size(),
-                           .packed_rows = bytes.data(),
-                           .packed_rows_bytes = bytes.size() - kBlockSlackBytes});
-  constexpr uint64_t kNoEnd = ~uint64_t{0};
-  EXPECT_EQ(packed.FullRunLength(0, kNoEnd), PackedRows::kRunBlocksMax);
-  EXPECT_EQ(packed.FullRunLength(32, kNoEnd), 8u);
-  EXPECT_EQ(packed.FullRunLength(39, kNoEnd), 1u);
-  EXPECT_EQ(packed.FullRunLength(40, kNoEnd), 5u);
-  EXPECT_EQ(packed.FullRunLength(45, kNoEnd), 0u);
-  EXPECT_EQ(packed.FullRunLength(97, kNoEnd), 3u);  // the last one is not full
-  EXPECT_EQ(packed.EntriesOf(97, 3), 3 * kBlockEntries - 7);
-  for (const uint64_t blocks : {1, 2, 3}) {
-    EXPECT_EQ(packed.FullRunLength(32, rows[(32 + blocks) * kBlockEntries - 1] + 1), blocks);
-    EXPECT_EQ(packed.FullRunLength(32, rows[(32 + blocks) * kBlockEntries - 1]), blocks - 1);
-  }
-  const PackedRows::Bits all = PackedRows::AllOf(50, PackedRows::kRunBlocksMax * kBlockEntries);
-  EXPECT_EQ(all.last - all.first + 1, all.count);
-  for (uint64_t byte = 0; byte < all.count / 8; ++byte) EXPECT_EQ(all.bytes[byte], 0xFF);
 }
 
 TEST_F(PackedRowsTest, FindsWhereARowCanBegin) {
@@ -211,11 +183,11 @@ TEST(PackedRowsErrorTest, AWrongValueIsNamedByItsRow) {
   std::vector<float> values(rows.size(), 1.0f);
   values[700] = std::numeric_limits<float>::infinity();
   const ReduceSpec spec = MakeReduceSpec(tensor).value();
-  const CooView entries = {.layout = spec.layout,
-                           .nnz = rows.size(),
-                           .values = values.data(),
-                           .packed_rows = packed.data(),
-                           .packed_rows_bytes = packed.size() - kBlockSlackBytes};
+  const CooView entries = {
+      .layout = spec.layout,
+      .nnz = rows.size(),
+      .rows = RowView(std::span<const char>(packed.data(), packed.size() - kBlockSlackBytes)),
+      .values = values.data()};
   UpdateValidator validator(spec, entries, 1.0f);
   validator.SetKnownOrder(EntryOrder::kCanonical);
   const auto order = validator.Finish();

@@ -36,7 +36,7 @@ Partial OneRow(double value, int32_t lsb) {
   partial.rows = {7};
   partial.slots = {0};
   if (!ToFixed(value, lsb, partial.slots.data())) {
-    const Scaled parts = TakeApart(value);
+    const Scaled parts = Decompose(value);
     partial.side.push_back({7, 0, parts.exponent, parts.significand});
   }
   return partial;

@@ -216,7 +216,8 @@ ReduceSpec MakeSpec(const std::string& op, ValueType type, uint64_t num_rows, ui
 StagedUpdate StageCopy(const Aggregator& aggregator, const Update& update) {
   StagedUpdate staged = ValueOrThrow(aggregator.Stage(update.rows.size()));
   if (!update.rows.empty()) {
-    std::memcpy(staged.entries.indices, update.rows.data(), update.rows.size() * sizeof(uint64_t));
+    std::memcpy(staged.entries.rows.wide(), update.rows.data(),
+                update.rows.size() * sizeof(uint64_t));
     std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   }
   return staged;
@@ -229,8 +230,9 @@ StagedUpdate StagePackedCopy(const Aggregator& aggregator, const Update& update)
   AppendPackedIndices(update.rows.data(), update.rows.size(), rows);
   StagedUpdate staged =
       ValueOrThrow(aggregator.StageIncremental(update.rows.size(), {.packed_bytes = rows.size()}));
-  if (staged.entries.packed_rows == nullptr) return StageCopy(aggregator, update);
-  std::memcpy(staged.entries.packed_rows, rows.data(), rows.size());
+  const std::span<char> packed = staged.entries.rows.packed();
+  if (packed.empty()) return StageCopy(aggregator, update);
+  std::memcpy(packed.data(), rows.data(), rows.size());
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   return staged;
 }
@@ -240,11 +242,11 @@ StagedUpdate StageNarrowCopy(const Aggregator& aggregator, const Update& update)
   if (order == EntryOrder::kUnsorted) return StageCopy(aggregator, update);
   StagedUpdate staged =
       ValueOrThrow(aggregator.StageIncremental(update.rows.size(), {.narrow = true}));
-  if (staged.entries.narrow_rows == nullptr) return StageCopy(aggregator, update);
+  NarrowRows* const narrow = staged.entries.rows.narrow();
+  if (narrow == nullptr) return StageCopy(aggregator, update);
   RowFlags flags;
   const auto* rows = reinterpret_cast<const char*>(update.rows.data());
-  EXPECT_TRUE(
-      staged.entries.narrow_rows->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, flags));
+  EXPECT_TRUE(narrow->Append<int64_t>(rows, update.rows.size(), ~uint64_t{0}, flags));
   std::memcpy(staged.entries.values, update.values.data(), update.values.size());
   return staged;
 }

@@ -72,6 +72,7 @@ class DevTest(unittest.TestCase):
             ["package", "--static"],
             ["bench", "everything"],
             ["fuzz", "--forever"],
+            ["docs", "--pdf"],
         ]:
             run = self.dev(*arguments)
             self.assertEqual(run.returncode, 2, arguments)

@@ -14,7 +14,7 @@ import sys
 import checks
 
 SOURCES = re.compile(
-    r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|examples)/.*\.(h|cc|cu|cuh)$"
+    r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/.*\.(h|cc|cu|cuh)$"
 )
 FOLDERS = re.compile(r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/")
 CODE = re.compile(r".*\.(h|cc|cu|cuh|py)$")

@@ -40,6 +40,7 @@ LIBRARIES = [
     ("client", r"client/.*"),
     ("bench", r"bench/.*"),
     ("tests", r"tests/.*"),
+    ("python/native", r"python/native/.*"),
     # Libraries.
     ("absl/thread", r"absl/synchronization/.*"),
     ("absl", r"absl/.*"),
@@ -237,7 +238,18 @@ DEPENDENCIES = [
         ],
     ),
     # The core for the Python package: no protocol, no network.
-    (r"python/native/.*", [*_ENGINE, "service/engine/result", "service/engine/round"]),
+    (
+        r"python/native/.*",
+        [
+            *_ENGINE,
+            "service/engine/result",
+            "service/engine/round",
+            "cpu",
+            "posix",
+            "python/native",
+        ],
+    ),
+    (r"tests/python/native/.*", [*_LOW, "python/native", "posix", "gtest"]),
     # Measures kernels beside raw CUB.
     (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),
     (

@@ -15,7 +15,7 @@ namespace {
 client::Tensor CopyOf(const client::TensorView& view) {
   const CooView& entries = view.entries;
   client::Tensor tensor{view.name, view.dense_shape, view.sparse_dim, entries.layout, {}, {}};
-  tensor.indices.assign(entries.indices, entries.indices + entries.nnz);
+  tensor.indices.assign(entries.rows.wide(), entries.rows.wide() + entries.nnz);
   tensor.values.resize(entries.nnz * entries.layout.row_bytes());
   if (!tensor.values.empty()) {
     std::memcpy(tensor.values.data(), entries.values, tensor.values.size());

@@ -54,7 +54,7 @@ struct SideTaker {
   SPARSEAGG_DEVICE void Take(uint64_t run, uint32_t column, double product) const {
     const uint64_t at = AtomicAdd(count, uint64_t{1});
     if (at >= capacity) return;
-    const Scaled parts = TakeApart(product);
+    const Scaled parts = Decompose(product);
     entries[at] = {rows[run], column, parts.exponent, parts.significand};
   }
 };
@@ -92,9 +92,9 @@ struct ToResults {
     Lane<V, kValues> results;
     for (uint32_t k = 0; k < kValues; ++k) {
       const SplitValue sum = sums[k].Value(positions, unit);
-      const Lowered lowered =
-          LowerValue<Op, V>(sum, sum, total_weight, rule.overflow, &results.value[k]);
-      if (lowered == Lowered::kInfinite) AtomicAdd(infinite, uint64_t{1});
+      const Finalized finalized =
+          FinalizeValue<Op, V>(sum, sum, total_weight, rule.overflow, &results.value[k]);
+      if (finalized == Finalized::kInfinite) AtomicAdd(infinite, uint64_t{1});
     }
     *reinterpret_cast<Lane<V, kValues>*>(values + run * rule.width + column) = results;
   }
@@ -115,9 +115,9 @@ struct RoundLong {
     const uint64_t run = to.pieces.run_of_later[number];
     if (run == RowPiecesView::kNoRun || number != to.pieces.FirstLater(run)) return;
     const SlotValue sum{to.heads[i] + partials[i], rule.lsb};
-    const Lowered lowered = LowerValue<Op, V>(sum, sum, to.total_weight, rule.overflow,
-                                              &to.values[run * rule.width + i % rule.width]);
-    if (lowered == Lowered::kInfinite) AtomicAdd(to.infinite, uint64_t{1});
+    const Finalized finalized = FinalizeValue<Op, V>(sum, sum, to.total_weight, rule.overflow,
+                                                     &to.values[run * rule.width + i % rule.width]);
+    if (finalized == Finalized::kInfinite) AtomicAdd(to.infinite, uint64_t{1});
   }
 };
 
@@ -181,15 +181,15 @@ void Sum(Queue& queue, const SortedBatch<V>& batch, const RowPieces& pieces, boo
 }
 
 template <class Op, class V>
-void RoundInto(Queue& queue, const BatchView& batch, const Lowering& lowering,
+void RoundInto(Queue& queue, const BatchView& batch, const Finalization& finalization,
                RoundedRows& rounded) {
-  const SlotRule& rule = lowering.rule;
+  const SlotRule& rule = finalization.rule;
   const uint64_t* rows = rounded.sorted.run.rows.data();
   const SideTaker side{rows, rounded.side.entries.data(), rounded.side.entries.size(),
                        rounded.side.count.data()};
   const ToResults<Op, V> results{rounded.pieces.view,
                                  rule,
-                                 lowering.total_weight,
+                                 finalization.total_weight,
                                  reinterpret_cast<V*>(rounded.values.data()),
                                  rounded.heads.data(),
                                  rounded.infinite.data(),
@@ -226,19 +226,19 @@ Run ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   return std::move(run);
 }
 
-bool CanRoundRows(const Lowering& lowering) {
+bool CanRoundRows(const Finalization& finalization) {
   bool can = false;
-  AllOps::With(lowering.op, [&](auto op) {
-    WithValueType(lowering.rule.type, [&](auto tag) {
+  AllOps::With(finalization.op, [&](auto op) {
+    WithValueType(finalization.rule.type, [&](auto tag) {
       using V = typename decltype(tag)::type;
-      if constexpr (ToResults<decltype(op), V>::kCan) can = HasLanes<V>(lowering.rule);
+      if constexpr (ToResults<decltype(op), V>::kCan) can = HasLanes<V>(finalization.rule);
     });
   });
   return can;
 }
 
-RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Lowering& lowering) {
-  const SlotRule& rule = lowering.rule;
+RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Finalization& finalization) {
+  const SlotRule& rule = finalization.rule;
   SlotRule no_slots = rule;
   no_slots.values = ValueSlots::kNone;
   RoundedRows rounded;
@@ -250,11 +250,11 @@ RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Lowering& lowe
   rounded.infinite = {queue, 1};
   queue.Fill(rounded.infinite.data(), 0, 1);
   rounded.side = MakeSideList(queue, batch);
-  AllOps::With(lowering.op, [&](auto op) {
+  AllOps::With(finalization.op, [&](auto op) {
     WithValueType(rule.type, [&](auto tag) {
       using Op = decltype(op);
       using V = typename decltype(tag)::type;
-      if constexpr (ToResults<Op, V>::kCan) RoundInto<Op, V>(queue, batch, lowering, rounded);
+      if constexpr (ToResults<Op, V>::kCan) RoundInto<Op, V>(queue, batch, finalization, rounded);
     });
   });
   return rounded;

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/lower.h"
+#include "cuda/kernels/finalize.h"
 #include "cuda/kernels/rows/row_pieces.h"
 #include "cuda/kernels/side.h"
 #include "cuda/kernels/sort/sorted_tiles.h"
@@ -31,11 +31,11 @@ struct RoundedRows {
 };
 
 // Whether RoundRows() can do it: sums of floats of at most 32 bits, in rows that have lanes.
-bool CanRoundRows(const Lowering& lowering);
+bool CanRoundRows(const Finalization& finalization);
 
-// As ReduceRows() and then LowerRun(), without slots in memory; and puts aside what the window does
-// not hold, in the same pass. REQUIRES: CanRoundRows(). Throws CudaError.
-RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Lowering& lowering);
+// As ReduceRows() and then FinalizeRun(), without slots in memory; and puts aside what the window
+// does not hold, in the same pass. REQUIRES: CanRoundRows(). Throws CudaError.
+RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Finalization& finalization);
 
 // The slots of some of those rows: slots [size, slots()]. rows [size]: device memory. REQUIRES: the
 // batch has all of them.

@@ -39,7 +39,7 @@ SPARSEAGG_HOST_DEVICE inline double PowerOfTwo(int exponent) {
   return BitCast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// (high + low) * unit, exactly, as a value for LowerValue(): whole numbers, high a multiple of
+// (high + low) * unit, exactly, as a value for FinalizeValue(): whole numbers, high a multiple of
 // 2^51, 0 <= low < 2^51, and unit a power of two.
 struct SplitValue {
   double high;

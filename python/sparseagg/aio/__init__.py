@@ -1,12 +1,15 @@
-"""The asyncio client: the same calls as `sparseagg.Client`, awaited.
+"""The asyncio client: the same calls as `sparseagg.Client`, awaited. A client belongs to one event loop, that of its first
+call.
 
-from sparseagg.aio import Client
+    from sparseagg.aio import Client
 
-async with Client("127.0.0.1:50061") as client:
-    round = await client.create_round([TensorSpec("emb", [50000, 64])])
-    await round.submit({"emb": SparseTensor(rows, values, [50000, 64])}, contributor="phone-17", weight=128)
-    await round.seal()
-    aggregate = (await round.result())["emb"]
+    async with Client("127.0.0.1:50061") as client:
+        round = await client.create_round([TensorSpec("emb", [50000, 64])])
+        await round.submit({"emb": SparseTensor(rows, values, [50000, 64])}, contributor="phone-17", weight=128)
+        await round.seal()
+        aggregate = (await round.result())["emb"]
+
+Errors, arguments and results are those of the blocking client.
 """
 
 from sparseagg.aio.client import Client

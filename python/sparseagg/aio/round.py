@@ -118,12 +118,13 @@ class Round(RoundBase):
     ) -> list[Any]:
         """Submits many updates, small ones together; returns their receipts in the order of `updates`.
 
-        An update that is refused does not stop the others. Afterwards the first refusal is raised (one of an update's
-        content names its position in `updates`), or, with `return_exceptions`, stands in the list in the place of its
-        receipt. Raises UnavailableError and DeadlineExceededError in both cases: then updates with an `update_id` of
+        An update that is refused does not stop the others. Afterwards the first refusal is raised; one of an update's
+        content names its position in `updates`.
+
+        updates: a generator may fill the same arrays for each: those of large ones are copied, unless this is a sequence.
+
+        Raises UnavailableError and DeadlineExceededError, also with `return_exceptions`: then updates with an `update_id` of
         their own are safe to submit again.
-        The iterable may fill the same arrays for each update: those of large ones are copied, unless `updates` is a
-        sequence.
         """
         limit = self._time_limit(timeout)
         read = await self._reader(encoding, values, _requests.TimeLimit(limit))

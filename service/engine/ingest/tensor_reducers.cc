@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "sparse/encodings/coo_packed.h"
 #include "sparse/validate.h"
 
 namespace sparseagg {
@@ -89,13 +88,8 @@ absl::StatusOr<StagedTensors> TensorReducers::Stage(std::span<const EncodedTenso
 }
 
 absl::StatusOr<StagedUpdate> TensorReducers::StageOne(size_t i, const EncodedHeader& header) const {
-  CompactRowForms forms;
-  if (header.encoding == kCooPacked.name) {
-    forms.packed_bytes = header.indices_bytes;
-  } else {
-    forms.narrow = header.sparse_dim == 1;
-  }
-  return reducers_[i].aggregator->StageIncremental(header.nnz, forms);
+  SPARSEAGG_ASSIGN_OR_RETURN(const Encoding* encoding, FindEncoding(header.encoding));
+  return reducers_[i].aggregator->StageIncremental(header.nnz, encoding->row_forms(header));
 }
 
 absl::Status TensorReducers::CheckStaged(size_t i, const StagedUpdate& update) const {

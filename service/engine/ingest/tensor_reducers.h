@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "service/engine/engine.h"
 #include "service/engine/ingest/update.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

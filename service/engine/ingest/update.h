@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "service/engine/engine.h"
+#include "service/engine/limits.h"
+#include "service/engine/types.h"
 #include "service/store/checksums/array_sum.h"
 
 namespace sparseagg {

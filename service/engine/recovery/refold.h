@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "service/engine/engine.h"
 #include "service/engine/ingest/tensor_reducers.h"
+#include "service/engine/limits.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

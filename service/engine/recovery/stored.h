@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "service/engine/engine.h"
 #include "service/engine/recovery/round_anchor.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/ingest/tensor_reducers.h"
+#include "service/engine/observer.h"
 #include "service/engine/recovery/refold.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"

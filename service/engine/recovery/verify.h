@@ -10,8 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "service/engine/engine.h"
+#include "service/engine/limits.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "service/engine/engine.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "service/engine/engine.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

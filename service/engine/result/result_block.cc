@@ -87,9 +87,9 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
     return at - block.first_entry < block.entries && result.indices[at] == row;
   };
   const auto belongs = [&](uint64_t row) { return row >= block.first_row && row < block.end_row; };
+  const std::span<const uint64_t> rows(all.rows.wide(), all.nnz);
   uint64_t nnz = 0;
-  for (uint64_t e = 0; e < all.nnz; ++e) {
-    const uint64_t row = all.indices[e];
+  for (const uint64_t row : rows) {
     if (!belongs(row)) continue;
     if (!has(row)) {
       return Mismatch(spec, row, "an update has this row, but the result does not");
@@ -101,10 +101,10 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
   const size_t value_bytes = SizeOf(spec.layout.value_type);
   const auto* source = static_cast<const std::byte*>(all.values) + block.first_column * value_bytes;
   auto* target = static_cast<std::byte*>(part.entries.values);
-  uint64_t* row = part.entries.indices;
+  uint64_t* row = part.entries.rows.wide();
   for (uint64_t e = 0; e < all.nnz; ++e) {
-    if (!belongs(all.indices[e])) continue;
-    *row++ = all.indices[e];
+    if (!belongs(rows[e])) continue;
+    *row++ = rows[e];
     std::memcpy(target, source + e * spec.layout.row_bytes(), block.columns * value_bytes);
     target += block.columns * value_bytes;
   }

@@ -5,9 +5,18 @@
 #include "service/engine/round/reduction.h"
 
 namespace sparseagg {
+namespace {
+
+Limits LimitsOfAProcess() {
+  Limits limits = WithoutLimits();
+  limits.round_tensors_max = kRoundTensorsMax;
+  return limits;
+}
+
+}  // namespace
 
 LocalReductions::LocalReductions(Backend& backend)
-    : options_{.limits = WithoutLimits()},
+    : options_{.limits = LimitsOfAProcess()},
       backend_(backend),
       store_(MakeMemoryStore()),
       budgets_(std::make_shared<TenantTable>([](std::string_view) { return TenantLimits{}; },

@@ -22,8 +22,8 @@ class LocalReductions {
   explicit LocalReductions(Backend& backend);
 
   // Returns a reduction as Engine::NewReduction() does, with the same errors. The manifest of its
-  // result has no digests: they would take as long as a third of the reduction. With kAtOnce,
-  // every update is kept until the result is requested, which is fastest where there is memory.
+  // result has no digests, because nobody compares them with receipts. With kAtOnce, every update
+  // is kept until the result is requested, which is fastest where there is memory.
   absl::StatusOr<std::unique_ptr<StatelessReduction>> New(const std::vector<TensorSpec>& tensors,
                                                           TensorReducers::Folding folding);
 

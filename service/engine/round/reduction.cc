@@ -132,7 +132,7 @@ class ReductionState {
   }
 
  private:
-  // Empty where no digests are computed: they take as long as a third of a reduction.
+  // Empty where no digests are computed, for which every byte is read once more.
   std::string DigestOf(const UpdateHeader& header, const UpdateBody& body,
                        const UpdateLayout& layout) const {
     if (!has_digests_) return {};

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <vector>
 
-#include "service/engine/engine.h"
 #include "service/engine/ingest/tensor_reducers.h"
 #include "service/engine/round/executor.h"
+#include "service/engine/types.h"
 
 namespace sparseagg {
 

@@ -1,6 +1,6 @@
 // Submits an update to a round: received -> checked (headers only) -> admitted -> staged (decoded,
-// validated) -> stored -> counted -> receipt. An error at any step leaves the round unchanged,
-// except for the count of refusals.
+// validated) -> stored -> counted -> receipt. The fold comes later. An error at any of these steps
+// leaves the round unchanged, except for the count of refusals.
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/engine/engine.h"
 #include "service/engine/result/result_source.h"
+#include "service/engine/types.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {

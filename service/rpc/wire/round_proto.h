@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "google/protobuf/duration.pb.h"
-#include "service/engine/engine.h"
+#include "service/engine/types.h"
 #include "sparseagg/v1/aggregation.pb.h"
 #include "sparseagg/v1/types.pb.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/engine/engine.h"
+#include "service/engine/types.h"
 #include "service/rpc/wire/received_update.h"
 #include "sparseagg/v1/aggregation.pb.h"
 

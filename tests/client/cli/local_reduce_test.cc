@@ -58,7 +58,7 @@ TEST_F(LocalReduceTest, GivesTheTensorsAndHowTheyWereReduced) {
   ASSERT_EQ(local.tensors.size(), 2u);
   const client::TensorView& emb = local.tensors[0];
   EXPECT_EQ(emb.name, "emb");
-  EXPECT_THAT(std::span(emb.entries.indices, emb.entries.nnz), ElementsAre(2, 7));
+  EXPECT_THAT(std::span(emb.entries.rows.wide(), emb.entries.nnz), ElementsAre(2, 7));
   EXPECT_THAT(std::span(static_cast<const float*>(emb.entries.values), 4),
               ElementsAre(3, 4, 21, 42));
   const client::TensorStatus& status = local.status.at(0);

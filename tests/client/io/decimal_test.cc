@@ -88,7 +88,7 @@ void ExpectOneRoundingEverywhere(FloatFormat format) {
     const double low = Widen(V{bits});
     const double next = Widen(V{static_cast<uint16_t>(bits + 1)});
     const double high = std::isfinite(next) ? next : beyond;
-    const Scaled middle = TakeApart(low + (high - low) / 2);
+    const Scaled middle = Decompose(low + (high - low) / 2);
     ExpectOneRounding(ExactDecimal(static_cast<uint64_t>(middle.significand), middle.exponent), low,
                       next, bits % 2 == 0 ? low : next, format);
     if (::testing::Test::HasFailure()) return;
@@ -111,7 +111,7 @@ TEST(ParseDecimalTest, RoundsOnceBesideMiddlesOfF32) {
     const double low = BitCast<float>(bits);
     const double next = BitCast<float>(bits + 1);
     const double high = std::isfinite(next) ? next : 0x1p128;
-    const Scaled middle = TakeApart(low + (high - low) / 2);
+    const Scaled middle = Decompose(low + (high - low) / 2);
     ExpectOneRounding(ExactDecimal(static_cast<uint64_t>(middle.significand), middle.exponent), low,
                       next, bits % 2 == 0 ? low : next, kFormatF32);
     if (HasFailure()) return;
@@ -126,7 +126,7 @@ TEST(ParseDecimalTest, RoundsOnceBesideMiddlesOfF64) {
     if (i == 1) bits = 0;
     const double low = BitCast<double>(bits);
     const double next = BitCast<double>(bits + 1);
-    const Scaled parts = TakeApart(low);
+    const Scaled parts = Decompose(low);
     const ExactDecimal middle(2 * static_cast<uint64_t>(parts.significand) + 1, parts.exponent - 1);
     ExpectOneRounding(middle, low, next, bits % 2 == 0 ? low : next, kFormatF64);
     if (HasFailure()) return;

@@ -36,64 +36,64 @@ def bcoo(update, device=None):
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([40, 3], 1), ([30, 20], 2)])
-def test_a_hundred_matrices_give_their_dense_sum(client, shape, sparse_dim):
+def test_a_hundred_matrices_give_their_dense_sum(where, shape, sparse_dim):
     updates = triples(shape, sparse_dim)
     matrices = [bcoo(update) for update in updates]
-    total = sparse_sum(matrices, client=client)
+    total = sparse_sum(matrices, **where)
     assert isinstance(total, sparse.BCOO)
     assert total.n_dense == len(shape) - sparse_dim
     found = np.asarray(total.todense())
     check_sum(found, updates, sum(np.asarray(matrix.todense()) for matrix in matrices))
-    dense = sparse_sum(matrices, client=client, layout="dense")
+    dense = sparse_sum(matrices, **where, layout="dense")
     assert isinstance(dense, jax.Array)
     assert np.array_equal(dense, found)
 
 
-def test_a_hundred_dense_arrays_and_views_give_their_sum(client):
+def test_a_hundred_dense_arrays_and_views_give_their_sum(where):
     updates = dense_arrays([20, 3])
     arrays = [jnp.asarray(values.T).T for _, values, _ in updates]
-    total = sparse_sum(arrays, client=client)
+    total = sparse_sum(arrays, **where)
     assert isinstance(total, jax.Array)
     check_sum(np.asarray(total), updates, np.asarray(sum(arrays)))
 
 
-def test_indices_of_64_bits_stay_so(client):
+def test_indices_of_64_bits_stay_so(where):
     jax.config.update("jax_enable_x64", True)
     try:
         matrix = sparse.BCOO((jnp.ones(2), jnp.array([[4], [1]], jnp.int64)), shape=(2**33,))
-        total = sparse_sum([matrix, matrix], client=client)
+        total = sparse_sum([matrix, matrix], **where)
     finally:
         jax.config.update("jax_enable_x64", False)
     assert total.indices.dtype == jnp.int64
     assert total.indices.ravel().tolist() == [1, 4]
 
 
-def test_compressed_rows_come_back_as_they_were(client):
+def test_compressed_rows_come_back_as_they_were(where):
     matrix = sparse.BCSR.fromdense(jnp.eye(4))
-    total = sparse_sum([matrix, matrix], client=client)
+    total = sparse_sum([matrix, matrix], **where)
     assert isinstance(total, sparse.BCSR)
     assert np.array_equal(total.todense(), 2 * np.eye(4))
 
 
-def test_a_model_with_bfloat16_and_a_scalar(client):
+def test_a_model_with_bfloat16_and_a_scalar(where):
     model = {
         "layer": [jnp.ones((2, 3)), jnp.ones(3, jnp.bfloat16)],
         "emb": sparse.BCOO((jnp.ones((1, 2), jnp.bfloat16), jnp.array([[4]])), shape=(6, 2)),
         "step": jnp.int32(3),
     }
-    total = sparse_sum([model, model], client=client)
+    total = sparse_sum([model, model], **where)
     assert np.array_equal(total["layer"][0], 2 * np.ones((2, 3)))
     assert total["layer"][1].dtype == total["emb"].dtype == jnp.bfloat16
     assert float(total["emb"].todense()[4, 1]) == 2
     assert (total["step"].shape, int(total["step"])) == ((), 6)
 
 
-def test_matrices_on_several_devices(client):
+def test_matrices_on_several_devices(where):
     devices = jax.devices()
     assert len(devices) == 2
     updates = triples([40, 3], 1)
     matrices = [bcoo(update, devices[(n + 1) % 2]) for n, update in enumerate(updates)]
-    total = sparse_sum(matrices, client=client)
+    total = sparse_sum(matrices, **where)
     exact, bound = dense_sum(updates)
     assert total.data.devices() == {devices[1]}
     assert (np.abs(np.asarray(total.todense()) - exact) <= bound).all()
@@ -107,9 +107,9 @@ def test_nothing_is_copied_on_the_way_in():
     assert as_tensor(values).values.ctypes.data == values.unsafe_buffer_pointer()
 
 
-def test_an_empty_matrix(client):
+def test_an_empty_matrix(where):
     empty = sparse.BCOO((jnp.zeros((0, 2)), jnp.zeros((0, 1), jnp.int32)), shape=(5, 2))
-    assert sparse_sum([empty], client=client).nse == 0
+    assert sparse_sum([empty], **where).nse == 0
 
 
 def test_batch_dimensions_are_refused():
@@ -159,13 +159,13 @@ def test_what_has_no_place_in_32_bits_is_refused_by_name(kind):
         assert np.asarray(restored).tolist() == tensor.tolist()
 
 
-def test_what_has_a_place_in_32_bits_comes_back(client):
+def test_what_has_a_place_in_32_bits_comes_back(where):
     wide = {"i": np.int64([-(2**31)]), "u": np.uint64([2**32 - 1]), "f": np.float64([0.5, np.nan])}
     restored = Result(wide, None).like({name: jnp.ones(1) for name in wide})
     assert int(restored["i"][0]) == -(2**31)
     assert int(restored["u"][0]) == 2**32 - 1
     assert float(restored["f"][0]) == 0.5
-    assert sparse_count([padded(5)] * 2, client=client).data.tolist() == [2]  # counts are u64
+    assert sparse_count([padded(5)] * 2, **where).data.tolist() == [2]  # counts are u64
 
 
 def test_an_array_of_jax_does_not_change_with_the_result():
@@ -178,12 +178,12 @@ def test_an_array_of_jax_does_not_change_with_the_result():
 
 
 @pytest.mark.parametrize("one", ["dense", "BCOO", "BCSR"])
-def test_one_tensor_in_the_place_of_a_list_is_refused(client, one):
+def test_one_tensor_in_the_place_of_a_list_is_refused(where, one):
     tensor = jnp.ones((3, 2))
     if one != "dense":
         tensor = getattr(sparse, one).fromdense(tensor)
     with pytest.raises(InvalidArgumentError, match="give a list of them"):
-        sparse_sum(tensor, client=client)
+        sparse_sum(tensor, **where)
 
 
 def test_what_jax_raises_under_jit_is_an_error_of_this_package():

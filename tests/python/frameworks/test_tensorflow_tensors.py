@@ -24,49 +24,49 @@ except RuntimeError:
 
 
 @pytest.mark.parametrize(("shape", "sparse_dim"), [([50], 1), ([30, 20], 2)])
-def test_a_hundred_sparse_tensors_give_their_dense_sum(client, shape, sparse_dim):
+def test_a_hundred_sparse_tensors_give_their_dense_sum(where, shape, sparse_dim):
     updates = triples(shape, sparse_dim, repeats=False)
     tensors = [tf.SparseTensor(i.astype(np.int64), v, s) for i, v, s in updates]
-    total = sparse_sum(tensors, client=client)
+    total = sparse_sum(tensors, **where)
     assert isinstance(total, tf.SparseTensor)
     found = tf.sparse.to_dense(total).numpy()
     check_sum(found, updates, sum(tf.sparse.to_dense(tensor).numpy() for tensor in tensors))
-    dense = sparse_sum(tensors, client=client, layout="dense")
+    dense = sparse_sum(tensors, **where, layout="dense")
     assert np.array_equal(dense.numpy(), found)
 
 
-def test_a_hundred_indexed_slices_with_repeated_rows_and_both_index_types(client):
+def test_a_hundred_indexed_slices_with_repeated_rows_and_both_index_types(where):
     updates = triples([40, 3], 1)
     slices = [tf.IndexedSlices(tf.constant(v), tf.constant(i[:, 0]), s) for i, v, s in updates]
-    total = sparse_sum(slices, client=client)
+    total = sparse_sum(slices, **where)
     assert isinstance(total, tf.IndexedSlices)
     assert total.indices.dtype == slices[0].indices.dtype
     own = sum(tf.convert_to_tensor(piece).numpy() for piece in slices)
     check_sum(tf.convert_to_tensor(total).numpy(), updates, own)
 
 
-def test_a_hundred_sparse_tensors_with_repeated_indices(client):
+def test_a_hundred_sparse_tensors_with_repeated_indices(where):
     updates = triples([30, 20], 2)  # tf.sparse.to_dense refuses these, so the sum is taken in numpy
     tensors = [tf.SparseTensor(i.astype(np.int64), v, s) for i, v, s in updates]
-    total = sparse_sum(tensors, client=client)
+    total = sparse_sum(tensors, **where)
     check_sum(tf.sparse.to_dense(total).numpy(), updates, dense_sum(updates)[0])
 
 
-def test_a_hundred_dense_tensors_give_their_sum(client):
+def test_a_hundred_dense_tensors_give_their_sum(where):
     updates = dense_arrays([20, 3])
     tensors = [tf.constant(values) for _, values, _ in updates]
-    total = sparse_sum(tensors, client=client)
+    total = sparse_sum(tensors, **where)
     assert isinstance(total, tf.Tensor)
     check_sum(total.numpy(), updates, tf.add_n(tensors).numpy())
 
 
-def test_the_gradient_of_a_gather(client):
+def test_the_gradient_of_a_gather(where):
     table = tf.Variable(tf.ones([10, 2]))
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(tf.gather(table, [1, 4, 1]) ** 2)
     gradient = tape.gradient(loss, table)
     assert isinstance(gradient, tf.IndexedSlices)
-    total = sparse_sum([gradient, gradient], client=client)
+    total = sparse_sum([gradient, gradient], **where)
     dense = tf.convert_to_tensor(total).numpy()
     assert dense[[1, 4]].tolist() == [[8, 8], [4, 4]]
     assert dense.sum() == 24
@@ -76,14 +76,14 @@ def test_the_gradient_of_a_gather(client):
     assert tf.function(lambda slices: slices.values * 2)(total).numpy().sum() == 48
 
 
-def test_a_model_of_variables_with_bfloat16_and_a_scalar(client):
+def test_a_model_of_variables_with_bfloat16_and_a_scalar(where):
     model = {
         "w": tf.Variable([[1.0, 2.0]]),
         "half": tf.constant([1.5], tf.bfloat16),
         "rows": tf.IndexedSlices(tf.constant([[2.5]], tf.bfloat16), tf.constant([3]), (5, 1)),
         "step": tf.constant(3, tf.int64),
     }
-    total = sparse_sum([model, model], client=client)
+    total = sparse_sum([model, model], **where)
     assert total["w"].numpy().tolist() == [[2, 4]]
     assert total["half"].dtype == total["rows"].values.dtype == tf.bfloat16
     assert total["rows"].values.numpy().tolist() == [[5]]
@@ -98,19 +98,19 @@ def test_nothing_is_copied_on_the_way_in():
     assert np.shares_memory(as_tensor(values).values, np.asarray(values))
 
 
-def test_empty_tensors(client):
+def test_empty_tensors(where):
     empty = tf.SparseTensor(np.zeros((0, 2), np.int64), np.zeros(0, np.float32), [3, 4])
-    assert sparse_sum([empty, empty], client=client).indices.shape == (0, 2)
+    assert sparse_sum([empty, empty], **where).indices.shape == (0, 2)
 
 
-def test_tensors_on_several_devices(client):
+def test_tensors_on_several_devices(where):
     if len(tf.config.list_logical_devices("CPU")) < 2:
         pytest.skip("needs two logical devices")
     pieces = []
     for number in range(4):
         with tf.device(f"CPU:{number % 2}"):
             pieces.append(tf.SparseTensor([[number % 2]], [1.0], [2]))
-    total = sparse_sum(pieces, client=client)
+    total = sparse_sum(pieces, **where)
     assert tf.sparse.to_dense(total).numpy().tolist() == [2, 2]
 
 
@@ -130,14 +130,14 @@ def test_indices_beyond_32_bits_are_not_those_of_other_rows():
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "slices"])
-def test_one_tensor_in_the_place_of_a_list_is_refused(client, kind):
+def test_one_tensor_in_the_place_of_a_list_is_refused(where, kind):
     one = {
         "dense": tf.ones([3, 2]),
         "sparse": tf.sparse.from_dense(tf.ones([3, 2])),
         "slices": tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([9, 2])),
     }[kind]
     with pytest.raises(InvalidArgumentError, match="give a list of them"):
-        sparse_sum(one, client=client)
+        sparse_sum(one, **where)
 
 
 def test_a_tensor_does_not_change_with_the_result():

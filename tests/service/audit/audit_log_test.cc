@@ -218,6 +218,23 @@ class FileSizeLimit {
   rlimit before_ = {};
 };
 
+TEST_F(AuditLogTest, LinesThatFoundNoPlaceAreCountedByTheLastOne) {
+  {
+    const auto log = Open();
+    log->Append("first", {});
+    log->Flush();
+    {
+      const FileSizeLimit limit(Text().size());
+      for (size_t i = 0; i < AuditLog::kWaitingMax + 7; ++i) log->Append("event", {});
+    }
+  }
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 1 + AuditLog::kWaitingMax + 1);
+  EXPECT_EQ(lines.back()["event"], "lines_lost");
+  EXPECT_EQ(lines.back()["lines"], "7");
+  EXPECT_TRUE(VerifyAuditLog(path_).ok());
+}
+
 TEST_F(AuditLogTest, APartOfALineThatCannotBeCutOffIsCutOffLater) {
   const auto log = Open();
   log->Append("event", {});

@@ -51,7 +51,7 @@ class WrongAggregator : public Aggregator {
       SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate last, inner_->Stage(1));
       const size_t row_bytes = layout_.row_bytes();
       const size_t e = update.entries.nnz - 1;
-      last.entries.indices[0] = update.entries.indices[e];
+      last.entries.rows.wide()[0] = update.entries.rows.wide()[e];
       std::copy_n(static_cast<const char*>(update.entries.values) + e * row_bytes, row_bytes,
                   static_cast<char*>(last.entries.values));
       SPARSEAGG_RETURN_IF_ERROR(inner_->Accumulate(std::move(last), weight));

@@ -111,12 +111,12 @@ TEST_F(ReductionTest, MergesWhatAnotherHadWhenItsSnapshotWasTaken) {
   const auto merged = reduction_->Report();
   ASSERT_TRUE(merged.ok()) << merged.status();
   EXPECT_THAT((*merged)->tensors[0].indices, ElementsAre(0, 5, 7));
-  EXPECT_THAT(Values<float>((*merged)->tensors[0]), ElementsAre(1.5e30f, 2, 5.5f));
+  EXPECT_THAT(Values<float>((*merged)->tensors[0]), ElementsAre(1.5f * 1e30f, 2, 5.5f));
   EXPECT_EQ((*merged)->manifest.contributors, 3u);
   EXPECT_EQ((*merged)->manifest.total_weight, 3.5);
   EXPECT_EQ((*merged)->manifest.updates_digest, "") << "the updates of a partial are not known";
   EXPECT_EQ((*merged)->manifest.result_digest, "");
-  EXPECT_THAT(Values<float>(other->Report().value()->tensors[0]), ElementsAre(2e30f, 2, 1));
+  EXPECT_THAT(Values<float>(other->Report().value()->tensors[0]), ElementsAre(2 * 1e30f, 2, 1));
 }
 
 TEST_F(ReductionTest, RefusesPartialsOfOtherTensorsAndGoesOn) {

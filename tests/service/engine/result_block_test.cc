@@ -23,7 +23,7 @@ struct Updates {
 
   StagedUpdate Stage(const Aggregator& aggregator, size_t i) const {
     StagedUpdate staged = *aggregator.Stage(rows[i].size());
-    std::copy(rows[i].begin(), rows[i].end(), staged.entries.indices);
+    std::copy(rows[i].begin(), rows[i].end(), staged.entries.rows.wide());
     std::copy(values[i].begin(), values[i].end(), static_cast<float*>(staged.entries.values));
     staged.order = *ValidateUpdate(spec, staged.entries.view(), Weight(i));
     return staged;

@@ -1,6 +1,6 @@
 // From exact slots to results: each rounded once.
-#ifndef SPARSEAGG_CUDA_KERNELS_LOWER_H_
-#define SPARSEAGG_CUDA_KERNELS_LOWER_H_
+#ifndef SPARSEAGG_CUDA_KERNELS_FINALIZE_H_
+#define SPARSEAGG_CUDA_KERNELS_FINALIZE_H_
 
 #include <cstdint>
 #include <string_view>
@@ -15,14 +15,14 @@ struct ExceptRows {
   uint64_t size = 0;
 };
 
-// What happened in a lowering; in device memory, zeroed and kNone first.
-struct LowerOutcome {
+// What happened in a finalization; in device memory, zeroed and kNone first.
+struct FinalizeOutcome {
   static constexpr uint64_t kNone = ~uint64_t{0};
   uint64_t infinite_values = 0;
   uint64_t overflow_at = kNone;  // the first of size * result width values that is out of range
 };
 
-struct Lowering {
+struct Finalization {
   std::string_view op;
   SlotRule rule;
   double total_weight = 0;
@@ -30,8 +30,8 @@ struct Lowering {
 };
 
 // values [run.size, result_width] of the result's type, in device memory; not for `except`.
-void LowerRun(Queue& queue, const Lowering& lowering, const Run& run, const ExceptRows& except,
-              void* values, LowerOutcome* outcome);
+void FinalizeRun(Queue& queue, const Finalization& finalization, const Run& run,
+                 const ExceptRows& except, void* values, FinalizeOutcome* outcome);
 
 // The slots of `rows` [size]: slots [size, slots()]. REQUIRES: the run has all of them.
 void GatherSlots(Queue& queue, const SlotRule& rule, const Run& run, const uint64_t* rows,
@@ -39,4 +39,4 @@ void GatherSlots(Queue& queue, const SlotRule& rule, const Run& run, const uint6
 
 }  // namespace sparseagg::gpu
 
-#endif  // SPARSEAGG_CUDA_KERNELS_LOWER_H_
+#endif  // SPARSEAGG_CUDA_KERNELS_FINALIZE_H_

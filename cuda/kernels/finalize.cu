@@ -4,9 +4,9 @@
 // arithmetic of some hundred instructions (sparse/float_format.h).
 #include <type_traits>
 
+#include "cuda/kernels/finalize.h"
 #include "cuda/kernels/launch/launch.cuh"
 #include "cuda/kernels/launch/search.cuh"
-#include "cuda/kernels/lower.h"
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
 
@@ -14,7 +14,7 @@ namespace sparseagg::gpu {
 namespace {
 
 template <class Op, class V>
-struct Lower {
+struct Finalize {
   SlotRule rule;
   double total_weight;
   uint32_t width;  // of the result
@@ -22,7 +22,7 @@ struct Lower {
   const Int128* slots;
   ExceptRows except;
   ResultValue<Op, V>* values;
-  LowerOutcome* outcome;
+  FinalizeOutcome* outcome;
 
   SPARSEAGG_DEVICE void operator()(uint64_t i) const {
     const uint64_t r = i / width;
@@ -34,13 +34,13 @@ struct Lower {
     const Int128* row = slots + r * rule.slots();
     const SlotValue value{row[c], rule.lsb};
     const SlotValue row_slot{row[rule.slots() - 1], rule.lsb};
-    switch (LowerValue<Op, V>(value, row_slot, total_weight, rule.overflow, &values[i])) {
-      case Lowered::kOk:
+    switch (FinalizeValue<Op, V>(value, row_slot, total_weight, rule.overflow, &values[i])) {
+      case Finalized::kOk:
         break;
-      case Lowered::kInfinite:
+      case Finalized::kInfinite:
         AtomicAdd(&outcome->infinite_values, uint64_t{1});
         break;
-      case Lowered::kOverflow:
+      case Finalized::kOverflow:
         AtomicMin(&outcome->overflow_at, i);
         break;
     }
@@ -63,18 +63,18 @@ struct Gather {
 
 }  // namespace
 
-void LowerRun(Queue& queue, const Lowering& lowering, const Run& run, const ExceptRows& except,
-              void* values, LowerOutcome* outcome) {
-  AllOps::With(lowering.op, [&](auto op) {
-    WithValueType(lowering.rule.type, [&](auto tag) {
+void FinalizeRun(Queue& queue, const Finalization& finalization, const Run& run,
+                 const ExceptRows& except, void* values, FinalizeOutcome* outcome) {
+  AllOps::With(finalization.op, [&](auto op) {
+    WithValueType(finalization.rule.type, [&](auto tag) {
       using Op = decltype(op);
       // A count does not look at values: one kernel for all types.
       using V = std::conditional_t<Op::kValues == ValueSlots::kNone, uint64_t,
                                    typename decltype(tag)::type>;
-      ForEach(queue, run.size * lowering.result_width,
-              Lower<Op, V>{lowering.rule, lowering.total_weight, lowering.result_width,
-                           run.rows.data(), run.slots.data(), except,
-                           static_cast<ResultValue<Op, V>*>(values), outcome});
+      ForEach(queue, run.size * finalization.result_width,
+              Finalize<Op, V>{finalization.rule, finalization.total_weight,
+                              finalization.result_width, run.rows.data(), run.slots.data(), except,
+                              static_cast<ResultValue<Op, V>*>(values), outcome});
     });
   });
 }
