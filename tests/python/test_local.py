@@ -212,8 +212,9 @@ def test_a_start_that_asyncio_cancels_leaves_nothing(sockets):
 
 
 PARENT = """
-import os, sys, threading
+import os, signal, sys, threading
 from sparseagg import Client
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with it ignored
 client = Client.local()
 child = client._transport.local_server._process.pid
 what = sys.argv[1]

@@ -220,7 +220,8 @@ void AddReduceCommand(CLI::App& app, const CliContext& context) {
   command.add_option("files", flags->files, "[NAME=]FILE, .npz or .mtx")->required();
   command.add_option("-o,--output", flags->output, "File to write: .npz, or .mtx for one matrix")
       ->required();
-  command.add_option("--op", flags->op, absl::StrJoin(AllOps::kNames, ", "))->capture_default_str();
+  const std::vector<std::string> names(AllOps::kNames.begin(), AllOps::kNames.end());
+  command.add_option("--op", flags->op, absl::StrJoin(names, ", "))->capture_default_str();
   command.add_option("--weights", flags->weights, "One weight for each file: 1,2.5,1 (default: 1)");
   command.add_option("--dtype", flags->dtype, "Convert the values to this type first")
       ->check(IsValueType());
