@@ -21,7 +21,7 @@ COMPILERS = ("cc", "gcc", "g++", "clang", "cmake")
 LOCAL = """
 from sparseagg import Client, TensorSpec
 with Client.local() as client:
-    round = client.create_round([TensorSpec("emb", [10])])
+    round = client.create_round([TensorSpec("emb", [10], "f64")])
     round.submit({"emb": ([5], [2.5], [10])}, contributor="a")
     round.seal()
     print(round.result()["emb"].values)
