@@ -20,7 +20,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _CAMEL = re.compile(r"(?<![\w.])[A-Z]\w*[a-z0-9]\w*[A-Z]\w*\b")
 _SPECIAL = re.compile(r"([\\*_|]|:(?=//))")  # the last: addresses are examples, not links
 _PACKAGE = "sparseagg"
-_SHORT_TEXT = 60  # so many characters of "name, other: text" are said of each name again
+_SHORT_TEXT = 60  # characters of "name, other: text" up to which the text is repeated for each name
 
 
 @dataclasses.dataclass

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # The `target` of sums that are to be made in this process, whatever the environment says.
 IN_PROCESS = "in-process"
-# A list of updates with at most so many bytes is reduced at once, which is fastest; more, or a generator, in batches.
+# A list of updates of up to this number of bytes is reduced at once, which is fastest; more, or a generator, in batches.
 _AT_ONCE_BYTES_MAX = 512 << 20
 _INDEX_BYTES = 8  # of an entry in the library's memory
 _NO_INDICES: Array = np.empty(0, "<i8")

@@ -67,7 +67,7 @@ _NO_EPOCH = StoreEpoch()  # of a server that does not tell
 class RoundPolicy:
     """When a round ends by itself, and how many contributors it takes; see `Client.create_round`. 0 or None: no limit.
 
-    goal: the round is sealed when so many updates are accepted.
+    goal: the round is sealed when this number of updates is accepted.
     min_contributors: with fewer at the deadline the round is aborted.
     max_contributors: further ones are refused.
     grace: seconds after the goal in which further updates count.

@@ -1,4 +1,4 @@
-"""What the wheels of `./dev wheel` give whoever installs them with this Python: the lines of README.md, the program, and a
+"""What a user who installs the wheels of `./dev wheel` with this Python gets: the lines of README.md, the program, and a
 server of one's own. Run from the top of the checkout, with the wheels in build/wheel/dist; tests/wheel/run calls it.
 """
 

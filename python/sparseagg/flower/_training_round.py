@@ -74,7 +74,7 @@ class TrainingRound:
             counting = self.submit([m for m in replies if not m.has_error()])
             info = self.round.info()
             if info.state is not RoundState.OPEN:
-                # A client replies after its upload: so many replies are still on their way.
+                # A client replies after its upload, so a reply for each counted update is still expected.
                 if len(counting) >= info.contributors:
                     break
                 end = min(end, time.monotonic() + _REPLY_SECONDS)

@@ -148,7 +148,7 @@ def round_with_two(client):
 
 
 def release(gate):
-    """Opens the gate for whoever waits there, and for good."""
+    """Opens the gate for all that wait there, and leaves it open."""
     try:
         waiting = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:  # nobody: Flower has ended the client of the dead run
