@@ -82,6 +82,15 @@ class _Tensor(ctypes.Structure):
     )
 
 
+class _Update(ctypes.Structure):
+    _fields_ = (
+        ("id", _Bytes),
+        ("weight", ctypes.c_float),
+        ("tensors", ctypes.POINTER(_Tensor)),
+        ("count", ctypes.c_uint64),
+    )
+
+
 class _ResultTensor(ctypes.Structure):
     _fields_ = (
         ("dense_shape", _Shape),
@@ -92,6 +101,16 @@ class _ResultTensor(ctypes.Structure):
         ("indices", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("values_bytes", ctypes.c_uint64),
+    )
+
+
+class _Indices(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("dense_shape", _Shape),
+        ("nnz", ctypes.c_uint64),
+        ("sparse_dim", ctypes.c_uint32),
+        ("is_i32", ctypes.c_uint32),
     )
 
 
@@ -123,14 +142,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         _OUT,
     ),
     "reduction_free": (None, _Handle),
-    "reduction_add": (
-        _ErrorPointer,
-        _Handle,
-        _Bytes,
-        ctypes.c_float,
-        ctypes.POINTER(_Tensor),
-        ctypes.c_uint64,
-    ),
+    "reduction_add": (_ErrorPointer, _Handle, ctypes.POINTER(_Update), ctypes.c_uint64),
     "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
     "snapshot_free": (None, _Handle),
     "reduction_merge": (_ErrorPointer, _Handle, _Handle),
@@ -140,6 +152,20 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "result_indices": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
     "result_dense": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
     "result_free": (None, _Handle),
+    "packing_new": (_ErrorPointer, ctypes.POINTER(_Indices), ctypes.c_uint64, _OUT),
+    "packing_bytes": (ctypes.c_uint64, _Handle),
+    "packing_is_in_order": (ctypes.c_uint32, _Handle),
+    "packing_take": (None, _Handle, ctypes.c_void_p),
+    "packing_values": (
+        None,
+        _Handle,
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+    ),
+    "packing_free": (None, _Handle),
 }
 
 
@@ -205,6 +231,15 @@ class Part:
     nnz: int
     indices: Array
     values: Array
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of a reduction; errors name it by `id`."""
+
+    id: str
+    weight: float
+    parts: Sequence[Part]
 
 
 class _Owned:
@@ -303,10 +338,21 @@ class Reduction(_Owned):
             _library.reduction_new(core, tensors, len(specs), at_once, ctypes.byref(self.handle))
         )
 
-    def add(self, update_id: str, weight: float, parts: Sequence[Part]) -> None:
-        """Adds one update. Its arrays are not needed afterwards."""
+    def add(self, updates: Sequence[Update]) -> None:
+        """Adds updates, several at a time. Their arrays are not needed afterwards. Raises the error of the first that is
+        refused; the others may have been added."""
         self._check_process()
         kept: list[Any] = []
+        described = (_Update * len(updates))()
+        for one, update in zip(described, updates):
+            one.id = _text(update.id, kept)
+            one.weight = update.weight
+            one.tensors = self._tensors(update.parts, kept)
+            one.count = len(update.parts)
+        _check(_library.reduction_add(self.handle, described, len(updates)))
+
+    @staticmethod
+    def _tensors(parts: Sequence[Part], kept: list[Any]) -> Any:
         tensors = (_Tensor * len(parts))()
         for tensor, part in zip(tensors, parts):
             tensor.name = _text(part.name, kept)
@@ -319,8 +365,8 @@ class Reduction(_Owned):
             tensor.value_type = _NUMBERS[part.value_type]
             tensor.has_i32_indices = part.indices.itemsize == 4
             tensor.nnz = part.nnz
-        name = _text(update_id, kept)
-        _check(_library.reduction_add(self.handle, name, weight, tensors, len(parts)))
+        kept.append(tensors)
+        return tensors
 
     def snapshot(self) -> Snapshot:
         """Its state so far."""
@@ -347,6 +393,47 @@ class Reduction(_Owned):
                 "this reduction was begun before the process was forked; begin one in the child",
                 reason="REDUCTION_FORKED",
             )
+
+
+class Packing(_Owned):
+    """Indices as `coo.packed` has them, and the order that their values go in.
+
+    indices: `[nnz, sparse_dim]`, each within `dense_shape`. They are read again by `values`.
+    bytes_max: of the packed indices, and of what sorting takes.
+    """
+
+    def __init__(self, indices: Array, dense_shape: Sequence[int], bytes_max: int) -> None:
+        super().__init__(_library.packing_free)
+        self._indices = indices
+        nnz, sparse_dim = indices.shape
+        data = indices.ctypes.data
+        described = _Indices(data, _shape(dense_shape), nnz, sparse_dim, indices.itemsize == 4)
+        _check(_library.packing_new(ctypes.byref(described), bytes_max, ctypes.byref(self.handle)))
+
+    @property
+    def is_made(self) -> bool:
+        """False where `bytes_max` was not enough, and for rows that the library cannot sort."""
+        return bool(self.handle)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True where the values go as they are."""
+        return bool(_library.packing_is_in_order(self.handle))
+
+    def take(self) -> Array:
+        """The packed indices, which the library then frees."""
+        packed = np.empty(_library.packing_bytes(self.handle), np.uint8)
+        _library.packing_take(self.handle, packed.ctypes.data)
+        return packed
+
+    def values(self, values: Array, begin: int, end: int) -> Array:
+        """`values` `[nnz, ...]`, in C order, of the entries from `begin` to `end` of the ascending order."""
+        ordered = np.empty((end - begin, *values.shape[1:]), values.dtype)
+        row_bytes = values.nbytes // len(values)
+        _library.packing_values(
+            self.handle, values.ctypes.data, row_bytes, begin, end, ordered.ctypes.data
+        )
+        return ordered
 
 
 class _View:

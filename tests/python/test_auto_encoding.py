@@ -91,9 +91,9 @@ def test_what_the_sample_took_for_sorted_is_not_sorted_at_any_price(monkeypatch)
     rows = np.arange(100_000)
     rows[60_001] = 3
     tensor = SparseTensor(rows, np.ones(100_000, np.float32), [100_000])
-    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 400_000)  # 800,000 are needed
+    monkeypatch.setattr(auto_encoding, "EXTRA_BYTES_MAX", 400_000)  # 800,000 are needed
     assert chosen(tensor, SLOW) == ("coo.raw", "")
-    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 900_000)
+    monkeypatch.setattr(auto_encoding, "EXTRA_BYTES_MAX", 900_000)
     assert chosen(tensor, SLOW)[0] == "coo.packed"
 
 
