@@ -18,6 +18,7 @@ constexpr uint64_t kKeyBytes = 2 * sizeof(uint64_t);  // of an entry that is sor
 // Fewer entries in a range would need too many scans, more would leave the cache.
 constexpr uint64_t kRangeEntriesMin = 1 << 18;
 constexpr uint64_t kRangeEntriesMax = 1 << 21;
+constexpr uint64_t kRangesMax = 64;  // each takes a scan of all indices
 constexpr int kDigitBits = 11;
 
 // std::bit_width() returns an int only from GCC 13 on.
@@ -163,6 +164,7 @@ bool Packing::MakeRanges(uint64_t entries_max) {
     entries_of_largest = std::max(entries_of_largest, ranges_.back().entries);
   }
   std::erase_if(ranges_, [](const Range& range) { return range.entries == 0; });
+  if (ranges_.size() > kRangesMax) return false;
   keys_.resize(entries_of_largest + 1);  // one more, to which entries of other ranges are written
   scratch_.resize(entries_of_largest + 1);
   return true;

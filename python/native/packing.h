@@ -33,8 +33,8 @@ struct IndexArray {
 class Packing {
  public:
   // Returns null where packed indices and sorting would take more than `bytes_max`, where rows that
-  // are close together have too many entries for one range, and where a row of a range and a
-  // position do not fit in 64 bits together.
+  // are close together have too many entries for one range, and where rows are so far apart that
+  // row and position need more than 64 bits in any of 64 ranges.
   static std::unique_ptr<Packing> Make(const IndexArray& indices, uint64_t bytes_max);
 
   // The entries come in the order of the tensor.

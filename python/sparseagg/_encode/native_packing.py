@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from sparseagg import _native
     from sparseagg.tensors import Array
 
-# As in python/native/packing.cc: a range has at most this number of entries, each of which takes so many bytes, and may be
-# limited to this number.
-_RANGE_ENTRIES_MAX, _RANGE_ENTRIES_MIN, _SORT_BYTES = 1 << 21, 1 << 18, 16
+# As in python/native/packing.cc: the most entries of a range, the fewest that it may be limited to, the most ranges, and the
+# bytes that an entry takes while it is sorted.
+_RANGE_ENTRIES_MAX, _RANGE_ENTRIES_MIN, _RANGES_MAX, _SORT_BYTES = 1 << 21, 1 << 18, 64, 16
 _UNBOUNDED = (1 << 64) - 1
 
 
@@ -28,7 +28,9 @@ def is_here() -> bool:
 def scans(nnz: int, bytes_max: int) -> int:
     """How often the indices of unsorted entries are read in order to sort them; 0 where there is too little memory."""
     entries = min(bytes_max // 2 // _SORT_BYTES, _RANGE_ENTRIES_MAX)
-    return 0 if entries < min(nnz, _RANGE_ENTRIES_MIN) else max(1, math.ceil(nnz / entries))
+    if entries < min(nnz, _RANGE_ENTRIES_MIN) or nnz > _RANGES_MAX * entries:
+        return 0
+    return math.ceil(nnz / entries)
 
 
 def sort_bytes(nnz: int, bytes_max: int) -> int:
