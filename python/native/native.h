@@ -1,6 +1,6 @@
 // The core and the CPU back end with a C interface, for the Python package, which loads it with
-// ctypes (python/sparseagg/_native.py has the same structures). The checks and the errors are those
-// of the server: it is the same code (service/engine/round/local_reductions.h).
+// ctypes; python/sparseagg/_native_interface.py has the same structures. The checks and the errors
+// are those of the server: it is the same code (service/engine/round/local_reductions.h).
 //
 // A function that can fail returns null, or an error that the caller frees. Memory that an argument
 // points to is read during the call only. Objects are freed once, by the function beside them.

@@ -30,7 +30,7 @@ from sparseagg.result import Result, layout_number
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
 if TYPE_CHECKING:
-    from sparseagg import _native
+    from sparseagg import _native, _native_interface
     from sparseagg.tensors import Array
 
 # The `target` of sums that are to be made in this process, whatever the environment says.
@@ -194,7 +194,7 @@ def _result_tensor(tensor: _native.ResultTensor, layout: str) -> ResultTensor:
     return SparseTensor(tensor.indices(), tensor.values(), tensor.dense_shape, tensor.value_type)
 
 
-def _manifest(found: _native.Manifest) -> Manifest:
+def _manifest(found: _native_interface.Manifest) -> Manifest:
     return Manifest(
         contributors=found.contributors,
         total_weight=found.total_weight,

@@ -13,180 +13,23 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseagg import __version__
+from sparseagg import _native_interface as c
 from sparseagg.errors import SparseAggError, from_error_message
 from sparseagg.tensors import VALUE_DTYPES, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
-LIBRARY = Path(__file__).with_name("_native_core.so")
-
 _NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
 _NAMES = {number: name for name, number in _NUMBERS.items()}
-_Shape = ctypes.POINTER(ctypes.c_int64)
 
 
-class _Bytes(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
-
-    def text(self) -> str:
-        """As UTF-8; what is none of it is shown as such."""
-        if not self.size:
-            return ""
-        return ctypes.string_at(self.data, self.size).decode(errors="backslashreplace")
-
-
-class _Error(ctypes.Structure):
-    _fields_ = (
-        ("code", ctypes.c_int32),
-        ("retry_after_ms", ctypes.c_uint64),
-        ("reason", _Bytes),
-        ("message", _Bytes),
-        ("metadata", _Bytes),
-    )
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("op", _Bytes),
-        ("plan", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("is_modular", ctypes.c_uint32),
-    )
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("encoding", _Bytes),
-        ("values_encoding", _Bytes),
-        ("indices", _Bytes),
-        ("values", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("has_i32_indices", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-    )
-
-
-class _Update(ctypes.Structure):
-    _fields_ = (
-        ("id", _Bytes),
-        ("weight", ctypes.c_float),
-        ("tensors", ctypes.POINTER(_Tensor)),
-        ("count", ctypes.c_uint64),
-    )
-
-
-class _ResultTensor(ctypes.Structure):
-    _fields_ = (
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-        ("indices", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("values_bytes", ctypes.c_uint64),
-    )
-
-
-class _Indices(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("dense_shape", _Shape),
-        ("nnz", ctypes.c_uint64),
-        ("sparse_dim", ctypes.c_uint32),
-        ("is_i32", ctypes.c_uint32),
-    )
-
-
-class Manifest(ctypes.Structure):
-    """What a result was computed from; `publish_time` in seconds since 1970."""
-
-    _fields_ = (
-        ("contributors", ctypes.c_uint64),
-        ("total_weight", ctypes.c_double),
-        ("infinite_values", ctypes.c_uint64),
-        ("publish_time", ctypes.c_double),
-    )
-
-
-_Handle = ctypes.c_void_p
-_ErrorPointer = ctypes.POINTER(_Error)
-_OUT = ctypes.POINTER(_Handle)
-# Name: type of the result, types of the arguments.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "version": (ctypes.c_char_p,),
-    "error_free": (None, _ErrorPointer),
-    "core_new": (_ErrorPointer, ctypes.c_uint32, _OUT),
-    "reduction_new": (
-        _ErrorPointer,
-        _Handle,
-        ctypes.POINTER(_Spec),
-        ctypes.c_uint64,
-        ctypes.c_uint32,
-        _OUT,
-    ),
-    "reduction_free": (None, _Handle),
-    "reduction_add": (_ErrorPointer, _Handle, ctypes.POINTER(_Update), ctypes.c_uint64),
-    "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
-    "snapshot_free": (None, _Handle),
-    "reduction_merge": (_ErrorPointer, _Handle, _Handle),
-    "reduction_report": (_ErrorPointer, _Handle, _OUT),
-    "result_manifest": (None, _Handle, ctypes.POINTER(Manifest)),
-    "result_tensor": (None, _Handle, ctypes.c_uint64, ctypes.POINTER(_ResultTensor)),
-    "result_indices": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_dense": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_free": (None, _Handle),
-    "packing_new": (_ErrorPointer, ctypes.POINTER(_Indices), ctypes.c_uint64, _OUT),
-    "packing_bytes": (ctypes.c_uint64, _Handle),
-    "packing_is_in_order": (ctypes.c_uint32, _Handle),
-    "packing_take": (None, _Handle, ctypes.c_void_p),
-    "packing_values": (
-        None,
-        _Handle,
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-        ctypes.c_uint64,
-        ctypes.c_uint64,
-        ctypes.c_void_p,
-    ),
-    "packing_free": (None, _Handle),
-}
-
-
-def _load() -> Any:
-    """The functions by name."""
-    try:
-        library = ctypes.CDLL(str(LIBRARY))
-    except OSError as bad:
-        raise ImportError(f"the native library cannot be loaded: {bad}") from None
-    functions = SimpleNamespace()
-    for name, (result, *arguments) in _FUNCTIONS.items():
-        function = getattr(library, f"sparseagg_native_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    version = functions.version().decode()
-    if version != __version__:
-        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
-    return functions
-
-
-_library = _load()
+_library = c.load()
 
 
 class _Core:
@@ -199,7 +42,7 @@ class _Core:
 
     def _begin(self, threads: int) -> None:
         self._threads = threads
-        self._handle = _Handle()
+        self._handle = c.Handle()
         self._lock = threading.Lock()
 
     def _begin_in_child(self) -> None:
@@ -209,7 +52,7 @@ class _Core:
         """It lives as long as the process."""
         with self._lock:
             if not self._handle:
-                handle = _Handle()
+                handle = c.Handle()
                 _check(_library.core_new(self._threads, ctypes.byref(handle)))
                 self._handle = handle
             return self._handle
@@ -246,7 +89,7 @@ class _Owned:
     """An object of the library, freed with this one."""
 
     def __init__(self, free: Any) -> None:
-        self.handle = _Handle()
+        self.handle = c.Handle()
         self._free = free
 
     def __del__(self) -> None:
@@ -267,15 +110,15 @@ class Result(_Owned):
     def __init__(self) -> None:
         super().__init__(_library.result_free)
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> c.Manifest:
         """What it was computed from."""
-        manifest = Manifest()
+        manifest = c.Manifest()
         _library.result_manifest(self.handle, ctypes.byref(manifest))
         return manifest
 
     def tensor(self, number: int) -> ResultTensor:
         """The one at this place of the specification."""
-        found = _ResultTensor()
+        found = c.ResultTensor()
         _library.result_tensor(self.handle, number, ctypes.byref(found))
         return ResultTensor(self, number, found)
 
@@ -283,7 +126,7 @@ class Result(_Owned):
 class ResultTensor:
     """One tensor of a result."""
 
-    def __init__(self, result: Result, number: int, found: _ResultTensor) -> None:
+    def __init__(self, result: Result, number: int, found: c.ResultTensor) -> None:
         self._result, self._number, self._found = result, number, found
         self.dense_shape = tuple(found.dense_shape[: found.rank])
         self.sparse_dim = int(found.sparse_dim)
@@ -325,7 +168,7 @@ class Reduction(_Owned):
         core = _core.handle()
         self._core = core
         kept: list[Any] = []
-        tensors = (_Spec * len(specs))()
+        tensors = (c.Spec * len(specs))()
         for tensor, spec in zip(tensors, specs):
             tensor.name = _text(spec.name, kept)
             tensor.op = _text(spec.op, kept)
@@ -343,7 +186,7 @@ class Reduction(_Owned):
         refused; the others may have been added."""
         self._check_process()
         kept: list[Any] = []
-        described = (_Update * len(updates))()
+        described = (c.Update * len(updates))()
         for one, update in zip(described, updates):
             one.id = _text(update.id, kept)
             one.weight = update.weight
@@ -353,7 +196,7 @@ class Reduction(_Owned):
 
     @staticmethod
     def _tensors(parts: Sequence[Part], kept: list[Any]) -> Any:
-        tensors = (_Tensor * len(parts))()
+        tensors = (c.Tensor * len(parts))()
         for tensor, part in zip(tensors, parts):
             tensor.name = _text(part.name, kept)
             tensor.encoding = _text(part.encoding, kept)
@@ -407,7 +250,7 @@ class Packing(_Owned):
         self._indices = indices
         nnz, sparse_dim = indices.shape
         data = indices.ctypes.data
-        described = _Indices(data, _shape(dense_shape), nnz, sparse_dim, indices.itemsize == 4)
+        described = c.Indices(data, _shape(dense_shape), nnz, sparse_dim, indices.itemsize == 4)
         _check(_library.packing_new(ctypes.byref(described), bytes_max, ctypes.byref(self.handle)))
 
     @property
@@ -466,15 +309,15 @@ def _check(error: Any) -> None:
     raise from_error_message(described)
 
 
-def _text(text: str, kept: list[Any]) -> _Bytes:
+def _text(text: str, kept: list[Any]) -> c.Bytes:
     """UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
-    return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    return c.Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
-def _array(array: Array) -> _Bytes:
-    return _Bytes(array.ctypes.data if array.size else None, array.nbytes)
+def _array(array: Array) -> c.Bytes:
+    return c.Bytes(array.ctypes.data if array.size else None, array.nbytes)
 
 
 def _shape(dense_shape: Sequence[int]) -> Any:
