@@ -8,18 +8,18 @@
 #include <span>
 #include <utility>
 
+#include "cpu/state/key_sort.h"
+
 namespace sparseagg::native {
 namespace {
 
 constexpr uint64_t kChunk = 16 * kBlockEntries;  // rows that are looked at together, in cache
 constexpr uint64_t kBuckets = 1 << 16;           // of the histogram
 constexpr uint64_t kPieceWords = 1 << 18;
-constexpr uint64_t kKeyBytes = 2 * sizeof(uint64_t);  // of an entry that is sorted
-// Fewer entries in a range would need too many scans, more would leave the cache.
+// Fewer entries in a range would need too many scans.
 constexpr uint64_t kRangeEntriesMin = 1 << 18;
-constexpr uint64_t kRangeEntriesMax = 1 << 21;
+constexpr uint64_t kRangeEntriesMax = 1 << 22;
 constexpr uint64_t kRangesMax = 64;  // each takes a scan of all indices
-constexpr int kDigitBits = 11;
 
 // std::bit_width() returns an int only from GCC 13 on.
 int BitWidth(uint64_t value) { return static_cast<int>(std::bit_width(value)); }
@@ -60,11 +60,12 @@ std::unique_ptr<Packing> Packing::Make(const IndexArray& indices, uint64_t bytes
   std::unique_ptr<Packing> packing(new Packing(indices));
   if (packing->PackInOrder(bytes_max)) return packing;
   if (!packing->descends_) return nullptr;
-  const uint64_t entries_max = std::min(bytes_max / 2 / kKeyBytes, kRangeEntriesMax);
+  // Two thirds are for sorting, the rest for the packed indices.
+  const uint64_t entries_max = std::min(bytes_max / 3 * 2 / sizeof(uint64_t), kRangeEntriesMax);
   if (entries_max < std::min(indices.nnz, kRangeEntriesMin)) return nullptr;
   packing.reset(new Packing(indices));
   if (!packing->MakeRanges(entries_max)) return nullptr;
-  const uint64_t sort_bytes = packing->keys_.size() * kKeyBytes;
+  const uint64_t sort_bytes = packing->keys_.size() * sizeof(uint64_t);
   return packing->PackSorted(bytes_max - std::min(bytes_max, sort_bytes)) ? std::move(packing)
                                                                           : nullptr;
 }
@@ -166,7 +167,6 @@ bool Packing::MakeRanges(uint64_t entries_max) {
   std::erase_if(ranges_, [](const Range& range) { return range.entries == 0; });
   if (ranges_.size() > kRangesMax) return false;
   keys_.resize(entries_of_largest + 1);  // one more, to which entries of other ranges are written
-  scratch_.resize(entries_of_largest + 1);
   return true;
 }
 
@@ -200,25 +200,7 @@ void Packing::Sort(const Range& range) {
       found += row < range.rows && found < range.entries ? 1 : 0;
     }
   }
-  SortByRow(range.rows);
-}
-
-// LSD radix sort by the bits of the row (Knuth, The Art of Computer Programming 3, 5.2.5). Keys
-// come in the order of their positions, and each pass is stable, so the positions need no pass.
-void Packing::SortByRow(uint64_t rows) {
-  const uint64_t n = sorted_->entries;
-  const int end = position_bits_ + BitWidth(rows - 1);
-  for (int shift = position_bits_; shift < end; shift += kDigitBits) {
-    const uint64_t mask = (uint64_t{1} << std::min(kDigitBits, end - shift)) - 1;
-    std::array<uint64_t, 1 << kDigitBits> begins{};
-    for (uint64_t i = 0; i < n; ++i) ++begins[keys_[i] >> shift & mask];
-    uint64_t sum = 0;
-    for (uint64_t& begin : begins) sum += std::exchange(begin, sum);
-    for (uint64_t i = 0; i < n; ++i) {
-      scratch_[begins[keys_[i] >> shift & mask]++] = keys_[i];
-    }
-    keys_.swap(scratch_);
-  }
+  SortKeys(keys, range.entries);
 }
 
 void Packing::CopyValues(const char* values, uint64_t row_bytes, uint64_t begin, uint64_t end,

@@ -67,7 +67,6 @@ class Packing {
   bool PackSorted(uint64_t bytes_max);
   // Sorts the entries of a range into keys_: row above the first of the range, then position.
   void Sort(const Range& range);
-  void SortByRow(uint64_t rows);
 
   IndexArray indices_;
   std::vector<int64_t> shape_;
@@ -83,7 +82,6 @@ class Packing {
   std::mutex mutex_;
   const Range* sorted_ = nullptr;  // whose entries are in keys_
   std::vector<uint64_t> keys_;
-  std::vector<uint64_t> scratch_;
 };
 
 }  // namespace sparseagg::native

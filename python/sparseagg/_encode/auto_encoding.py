@@ -22,8 +22,10 @@ _SAMPLE_BLOCKS, _SAMPLE_VALUES = 16, 4096
 # Seconds that packing takes in numpy: in all; for an entry in order, and out of order; for a value that is checked and
 # coded. Measured on a loaded core with numpy 1.24: 4 to 30 ns an entry, 130 to 200 with sorting, 2 to 10 a value.
 _SECONDS, _SECONDS_OF_ENTRY, _SECONDS_OF_UNSORTED, _SECONDS_OF_VALUE = 3e-4, 3e-8, 2e-7, 1e-8
-# The same in the native library; sorting reads all indices several times, for the indices and again for the values.
-_NATIVE_SECONDS_OF_ENTRY, _NATIVE_SECONDS_OF_UNSORTED, _NATIVE_SECONDS_OF_SCAN = 5e-9, 8e-8, 5e-9
+# The same in the native library; sorting reads all indices several times, for the indices and again for the values. A
+# trial sorts few entries once, in cache.
+_NATIVE_SECONDS_OF_ENTRY, _NATIVE_SECONDS_OF_UNSORTED, _NATIVE_SECONDS_OF_SCAN = 5e-9, 6e-8, 5e-9
+_NATIVE_SECONDS_OF_UNSORTED_TRIAL = 2e-8
 # A trial packs this number of entries to see how long it takes now; a tensor gets one if it has this many times as many.
 _TRIAL_ENTRIES, _TRIAL_SHARE = 1 << 16, 8
 # Memory that "auto" may take for packed indices, or for sorting.
@@ -43,10 +45,11 @@ def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: f
         saved = index_bytes - size
         if size > EXTRA_BYTES_MAX or not (is_sorted or _may_sort(tensor, size)):
             return None
-        seconds += tensor.nnz * _seconds_of_entry(tensor.nnz, is_sorted)
-        is_worth_a_trial = bytes_per_second and _gain(saved, seconds, bytes_per_second) > 0
+        packing = tensor.nnz * _seconds_of_entry(tensor.nnz, is_sorted)
+        is_worth_a_trial = bytes_per_second and _gain(saved, packing, bytes_per_second) > 0
         if is_worth_a_trial and tensor.nnz >= _TRIAL_SHARE * _TRIAL_ENTRIES:
-            seconds = max(seconds, _seconds_by_trial(tensor, is_sorted))
+            packing *= max(1.0, _slowness(tensor, is_sorted))
+        seconds += packing
     gain = _gain(saved, seconds, bytes_per_second)
     choice = "raw"
     if values == "auto":
@@ -61,19 +64,27 @@ def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: f
     return choice if gain > 0 else None
 
 
-def _seconds_by_trial(tensor: SparseTensor, is_sorted: bool) -> float:
-    """Seconds that packing the indices will take, extrapolated from some of them: a busy machine takes longer than the rates."""
+def _slowness(tensor: SparseTensor, is_sorted: bool) -> float:
+    """How many times as long as the rates say the packing of some entries takes: a busy machine is slower than the rates."""
+    some = SparseTensor(
+        tensor.indices[:_TRIAL_ENTRIES],
+        tensor.values[:_TRIAL_ENTRIES],
+        tensor.dense_shape,
+        tensor.value_type,
+    )
     seconds = []
-    for _ in range(2 if is_sorted else 1):  # The first short trial is slower: its caches are cold.
+    for _ in range(2):  # The first short trial is slower: its caches are cold.
         begin = time.monotonic()
         if native_packing.is_here():
-            some = tensor.indices[:_TRIAL_ENTRIES], tensor.values[:_TRIAL_ENTRIES]
-            native_packing.pack(SparseTensor(*some, tensor.dense_shape, tensor.value_type))
+            native_packing.pack(some)
         else:
-            rows = flatten_indices(tensor.indices[:_TRIAL_ENTRIES], tensor.dense_shape)
+            rows = flatten_indices(some.indices, some.dense_shape)
             encode_rows(rows if is_sorted else np.sort(rows))
         seconds.append(time.monotonic() - begin)
-    return min(seconds) * tensor.nnz / _TRIAL_ENTRIES
+    expected = _seconds_of_entry(_TRIAL_ENTRIES, is_sorted)
+    if native_packing.is_here() and not is_sorted:
+        expected = _NATIVE_SECONDS_OF_UNSORTED_TRIAL
+    return min(seconds) / (_TRIAL_ENTRIES * expected)
 
 
 def _gain(saved: float, seconds: float, bytes_per_second: float) -> float:

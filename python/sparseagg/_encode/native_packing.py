@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # As in python/native/packing.cc: the most entries of a range, the fewest that it may be limited to, the most ranges, and the
 # bytes that an entry takes while it is sorted.
-_RANGE_ENTRIES_MAX, _RANGE_ENTRIES_MIN, _RANGES_MAX, _SORT_BYTES = 1 << 21, 1 << 18, 64, 16
+_RANGE_ENTRIES_MAX, _RANGE_ENTRIES_MIN, _RANGES_MAX, _SORT_BYTES = 1 << 22, 1 << 18, 64, 8
 _UNBOUNDED = (1 << 64) - 1
 
 
@@ -27,7 +27,7 @@ def is_here() -> bool:
 
 def scans(nnz: int, bytes_max: int) -> int:
     """How often the indices of unsorted entries are read in order to sort them; 0 where there is too little memory."""
-    entries = min(bytes_max // 2 // _SORT_BYTES, _RANGE_ENTRIES_MAX)
+    entries = _range_entries(bytes_max)
     if entries < min(nnz, _RANGE_ENTRIES_MIN) or nnz > _RANGES_MAX * entries:
         return 0
     return math.ceil(nnz / entries)
@@ -35,7 +35,11 @@ def scans(nnz: int, bytes_max: int) -> int:
 
 def sort_bytes(nnz: int, bytes_max: int) -> int:
     """Memory that sorting takes."""
-    return _SORT_BYTES * min(nnz, bytes_max // 2 // _SORT_BYTES, _RANGE_ENTRIES_MAX)
+    return _SORT_BYTES * min(nnz, _range_entries(bytes_max))
+
+
+def _range_entries(bytes_max: int) -> int:
+    return min(bytes_max * 2 // 3 // _SORT_BYTES, _RANGE_ENTRIES_MAX)
 
 
 def pack(tensor: SparseTensor, bytes_max: int | None = None) -> NativePacking | None:
