@@ -245,6 +245,7 @@ DEPENDENCIES = [
             "service/engine/result",
             "service/engine/round",
             "cpu",
+            "cpu/state",  # the sorting of keys
             "posix",
             "python/native",
         ],
