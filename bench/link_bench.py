@@ -48,7 +48,26 @@ def unsorted(scale):
     return SparseTensor(rows, values, [int(rows.max()) + 1])
 
 
-UPDATES = {"f32 rows of 64": rows_of_64, "dense f64": dense, "unsorted f32 scalars": unsorted}
+def in_order(scale):
+    """The same, sorted."""
+    random = np.random.default_rng(4)
+    rows = np.cumsum(random.integers(1, 4, 41_000_000 // scale))
+    values = random.standard_normal(len(rows), dtype=np.float32)
+    return SparseTensor(rows, values, [int(rows[-1]) + 1])
+
+
+def whole_numbers(scale):
+    """f32 that bf16 holds: 477 MB."""
+    return np.random.default_rng(5).integers(-100, 100, 125_000_000 // scale).astype(np.float32)
+
+
+UPDATES = {
+    "f32 rows of 64": rows_of_64,
+    "dense f64": dense,
+    "unsorted f32 scalars": unsorted,
+    "f32 scalars in order": in_order,
+    "dense f32 of whole numbers": whole_numbers,
+}
 
 
 def resident(key):
