@@ -29,7 +29,7 @@ void Flatten(const IndexArray& indices, const std::vector<int64_t>& shape, uint6
              uint64_t count, uint64_t* rows) {
   const auto* from = static_cast<const Index*>(indices.data) + begin * indices.sparse_dim;
   for (uint64_t e = 0; e < count; ++e) {
-    uint64_t row = static_cast<uint64_t>(*from++);
+    auto row = static_cast<uint64_t>(*from++);
     for (uint32_t d = 1; d < indices.sparse_dim; ++d) {
       row = row * static_cast<uint64_t>(shape[d]) + static_cast<uint64_t>(*from++);
     }
