@@ -1,0 +1,101 @@
+"""One measurement of run.py, in a process of its own: measure.py WAY sparse|dense DATA OUT REPETITIONS.
+
+A way is a module with the class `Way(form)`: `load(indices, values, dense_shape)` gives the examples; `statistics(examples)` the
+arrays document_frequency, total, minimum, maximum by feature; `gradient(examples, labels, weights)` the features and the
+rows of the gradient of the mean logistic loss. Features that no example holds have 0 everywhere in what is written to OUT.
+
+Time is processor time, and memory the highest resident memory above that after the imports: of this process and its
+children, of which TFF has one that computes. The examples count as memory, reading them from the file does not.
+"""
+
+import importlib
+import json
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def processes(pid=None):
+    """This process and its descendants."""
+    pid = pid or os.getpid()
+    yield pid
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from processes(int(child))
+
+
+def cpu_seconds():
+    """User and system time of them all."""
+    ticks = 0
+    for pid in processes():
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS_A_SECOND
+
+
+def memory_mb(field):
+    """VmRSS or VmHWM of them all."""
+    total = 0
+    for pid in processes():
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(field):
+                total += int(line.split()[1])
+    return total * 1024 / 1e6
+
+
+def forget_peak():
+    """Lets VmHWM begin again at the memory of now."""
+    for pid in processes():
+        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def timed(repetitions, work, *arguments):
+    """Mean milliseconds of processor time, and the last result."""
+    begin = cpu_seconds()
+    for _ in range(repetitions):
+        result = work(*arguments)
+    return 1e3 * (cpu_seconds() - begin) / repetitions, result
+
+
+def spread(features, rows, num_features):
+    """Rows by feature as a table of all features."""
+    table = np.zeros((num_features, *rows.shape[1:]), np.asarray(rows).dtype)
+    table[features] = rows
+    return table
+
+
+def main():
+    name, form, path, out, repetitions = sys.argv[1:]
+    way = importlib.import_module(f"{name}_way").Way(form)
+    # A small case first, so that nothing is loaded or compiled later.
+    small = way.load(np.int64([[0, 1], [1, 0]]), np.float32([1, 2]), (2, 3))
+    way.statistics(small)
+    way.gradient(small, np.int64([0, 1]), np.zeros((3, 16), np.float32))
+    with np.load(path) as data:
+        labels, weights = data["labels"], data["weights"]
+        before = memory_mb("VmRSS")
+        examples = way.load(data["indices"], data["values"], tuple(data["dense_shape"].tolist()))
+    data_mb = memory_mb("VmRSS") - before
+    forget_peak()
+    statistics_ms, statistics = timed(int(repetitions), way.statistics, examples)
+    gradient_ms, gradient = timed(int(repetitions), way.gradient, examples, labels, weights)
+    peak_mb = memory_mb("VmHWM") - before
+    results = {what: np.asarray(values, np.float64) for what, values in statistics.items()}
+    features = results.pop("features", np.arange(len(weights))).astype(np.int64)
+    results = {what: spread(features, values, len(weights)) for what, values in results.items()}
+    results["gradient"] = spread(*gradient, len(weights))
+    np.savez(out, **results)
+    numbers = {"statistics_ms": statistics_ms, "gradient_ms": gradient_ms}
+    print(json.dumps({**numbers, "peak_mb": peak_mb, "data_mb": data_mb}), flush=True)
+    for pid in list(processes())[1:]:  # TFF's, which would live on and keep the pipe open
+        os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
