@@ -1,7 +1,7 @@
 """Real text that every Debian or Ubuntu machine has: its licences, as bags of words, one for each paragraph.
 
-A feature is a word's CRC-32 modulo `FEATURES`, so contributors need no common list of words. A contributor holds every
-eighth paragraph of each licence; a label is the number of the licence that the paragraph is from.
+A feature is a word's CRC-32 modulo `FEATURES`, so contributors need no common list of words. Eight
+contributors hold every ninth paragraph of each licence, and one more is for the test. A label is the number of the licence that the paragraph is from.
 """
 
 from __future__ import annotations

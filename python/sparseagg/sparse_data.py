@@ -29,41 +29,30 @@ if TYPE_CHECKING:  # numpy 1.21 knows no parameters of arrays when the program r
     Array = np.ndarray[Any, Any]
 
 
-class LocalFeatures(NamedTuple):
-    """What `local_features` gives.
-
-    features: `[n]` int64, ascending: the features that the examples hold.
-    examples: `[examples, n]`, in the kind that was handed in: column i is feature `features[i]`.
-    """
-
-    features: np.ndarray[Any, Any]
-    examples: Any
-
-
-def local_features(examples: Any) -> LocalFeatures:
-    """The features that the examples hold, and the examples with these as their only columns.
+def local_features(examples: Any) -> tuple[np.ndarray[Any, Any], Any]:
+    """(features, local): the features that the examples hold, `[n]` int64, ascending, and the examples with these as their
+    only columns, `[examples, n]`, in the kind that was handed in.
 
     examples: a sparse matrix `[examples, features]`; entries of equal indices are added.
 
     A contributor needs the rows `features` of a table `[features, width]` and no others, and changes no others. The
     gradient of these rows is an update of its own small size:
 
-        features, examples = local_features(examples)
+        features, local = local_features(examples)
         rows = round.result("dense", indices={"weights": features})["weights"]
-        gradient = examples.T @ errors(examples @ rows)
+        gradient = local.T @ errors(local @ rows)
         update = {"weights": SparseTensor(features, gradient, [num_features, width])}
 
     Raises InvalidUpdateError where the examples are no sparse matrix or have an index outside of their shape.
     """
     entries = _entries(examples)
-    order, first = _by_feature(entries)
-    columns = np.empty(len(order), np.int64)
-    columns[order] = np.cumsum(first) - 1
-    features = entries.features[order[first]].astype(np.int64)
+    # A column is never above its feature, so it has a place in the features' type.
+    indices = np.empty((len(entries.features), 2), entries.features.dtype)
+    indices[:, 0] = entries.examples
+    features, indices[:, 1] = _distinct(entries)
     shape = (entries.num_examples, len(features))
-    indices = np.stack([entries.examples, columns], axis=1)
     renumbered = SparseTensor(indices, entries.values.copy(), shape, entries.value_type)
-    return LocalFeatures(features, kind_of(examples).restore(renumbered, examples))
+    return features, kind_of(examples).restore(renumbered, examples)
 
 
 def feature_statistics(examples: Any) -> dict[str, Any]:
@@ -110,13 +99,11 @@ def statistics_specs(num_features: SupportsIndex, value_type: Any = "f32") -> li
     num_features: how many features there are, the second number of the examples' shape.
     value_type: of the examples' values: a name ("f32", "i64", ...) or a numpy type; not bfloat16.
 
-    | tensor             | operator | what it is                                                     |
-    |--------------------|----------|----------------------------------------------------------------|
-    | examples           | sum      | how many examples there are                                    |
-    | document_frequency | sum      | how many examples hold the feature                             |
-    | contributors       | count    | how many contributors hold it                                  |
-    | total              | sum      | the sum of its values, in float64 or integers of 64 bits       |
-    | minimum, maximum   | min, max | of the values that examples hold; absent ones do not count as 0 |
+        examples              sum        how many examples there are
+        document_frequency    sum        how many examples hold the feature
+        contributors          count      how many contributors hold it
+        total                 sum        the sum of its values, in float64 or integers of 64 bits
+        minimum, maximum      min, max   of the values that examples hold; absent ones do not count as 0
 
     Raises InvalidArgumentError for another value type.
     """
@@ -245,13 +232,29 @@ def _ascending(keys: Array, order: Array | None = None) -> Array:
     A radix sort by digits of 16 bits, which numpy has of its own: 10^6 keys in 45 ms, where its stable argsort of 32 bits
     took 940 (numpy 1.24, a busy machine).
     """
-    if order is None:
-        order = np.arange(len(keys))
     largest = int(keys.max()) if len(keys) else 0
     for shift in range(0, max(1, largest.bit_length()), 16):
         digits = (keys >> shift).astype(np.uint16)
-        order = order[np.argsort(digits[order], kind="stable")]
+        if order is None:
+            order = np.argsort(digits, kind="stable")
+        else:
+            order = order[np.argsort(digits[order], kind="stable")]
+    assert order is not None  # there was a first digit
     return order
+
+
+def _distinct(entries: _Entries) -> tuple[Array, Array]:
+    """The distinct features, ascending, and for each entry the position of its feature among them."""
+    if entries.num_features <= 4 * len(
+        entries.features
+    ):  # a table of them takes no more memory than the entries
+        occurs = np.zeros(entries.num_features, bool)
+        occurs[entries.features] = True
+        return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[entries.features]
+    order, first = _by_feature(entries)
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.cumsum(first) - 1
+    return entries.features[order[first]].astype(np.int64), positions
 
 
 def _by_feature(entries: _Entries) -> tuple[Array, Array]:
