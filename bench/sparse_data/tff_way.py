@@ -17,7 +17,7 @@ def sparse_statistics(examples):
 
 
 def dense_statistics(examples):
-    held = examples != 0
+    held = tf.not_equal(examples, 0)  # in TFF, != compares objects
     smallest = tf.reduce_min(tf.where(held, examples, np.inf), axis=0)
     largest = tf.reduce_max(tf.where(held, examples, -np.inf), axis=0)
     return {
