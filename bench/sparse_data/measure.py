@@ -10,6 +10,7 @@ examples count as memory, reading them from the file does not.
 """
 
 import importlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import time
 
 import numpy as np
 
+_PACKAGES = {"scipy": "scipy", "torch": "torch", "tff": "tensorflow-federated"}
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -95,7 +97,10 @@ def main():
     results["gradient"] = spread(*gradient, len(weights))
     np.savez(out, **results)
     numbers = {"making_ms": making_ms, "statistics_ms": statistics_ms, "gradient_ms": gradient_ms}
-    print(json.dumps({**numbers, "peak_mb": peak_mb, "data_mb": data_mb}), flush=True)
+    version = importlib.metadata.version(_PACKAGES[name])
+    versions = f"{version}, numpy {np.__version__}"
+    numbers.update(peak_mb=peak_mb, data_mb=data_mb, versions=versions)
+    print(json.dumps(numbers), flush=True)
     for pid in list(processes())[1:]:  # TFF's, which would live on and keep the pipe open
         os.kill(pid, signal.SIGKILL)
     os._exit(0)
