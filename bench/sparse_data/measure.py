@@ -1,8 +1,8 @@
 """One measurement of run.py, in a process of its own: measure.py WAY sparse|dense DATA OUT REPETITIONS.
 
 A way is a module with the class `Way(form)`: `load(indices, values, dense_shape)` gives the examples; `statistics(examples)` the
-arrays document_frequency, total, minimum, maximum by feature; `gradient(examples, labels, weights)` the features and the
-rows of the gradient of the mean logistic loss. Features that no example holds have 0 everywhere in what is written to OUT.
+arrays document_frequency, total, minimum, maximum by feature; `renumber(examples)` (features, local), and
+`gradient(local, labels, weights[features])` the gradient of the mean logistic loss. Features that no example holds have 0 everywhere in what is written to OUT.
 
 The time of `load` is that of making the examples from indices and values. Time is processor time, and memory the highest
 resident memory above that after the imports: of this process and its children, of which TFF has one that computes. The
@@ -20,7 +20,12 @@ import time
 
 import numpy as np
 
-_PACKAGES = {"scipy": "scipy", "torch": "torch", "tff": "tensorflow-federated"}
+_PACKAGES = {
+    "scipy": "scipy",
+    "torch": "torch",
+    "torch_scipy": "torch",
+    "tff": "tensorflow-federated",
+}
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -79,7 +84,8 @@ def main():
     # A small case first, so that nothing is loaded or compiled later.
     small = way.load(np.int64([[0, 1], [1, 0]]), np.float32([1, 2]), (2, 3))
     way.statistics(small)
-    way.gradient(small, np.int64([0, 1]), np.zeros((3, 16), np.float32))
+    features, small = way.renumber(small)
+    way.gradient(small, np.int64([0, 1]), np.zeros((3, 16), np.float32)[features])
     with np.load(path) as data:
         labels, weights = data["labels"], data["weights"]
         before = memory_mb("VmRSS")
@@ -89,14 +95,20 @@ def main():
     data_mb = memory_mb("VmRSS") - before
     forget_peak()
     statistics_ms, statistics = timed(int(repetitions), way.statistics, examples)
-    gradient_ms, gradient = timed(int(repetitions), way.gradient, examples, labels, weights)
+    renumbering_ms, (chosen, local) = timed(1, way.renumber, examples)
+    gradient_ms, gradient = timed(int(repetitions), way.gradient, local, labels, weights[chosen])
     peak_mb = memory_mb("VmHWM") - before
     results = {what: np.asarray(values, np.float64) for what, values in statistics.items()}
     features = results.pop("features", np.arange(len(weights))).astype(np.int64)
     results = {what: spread(features, values, len(weights)) for what, values in results.items()}
-    results["gradient"] = spread(*gradient, len(weights))
+    results["gradient"] = spread(chosen, gradient, len(weights))
     np.savez(out, **results)
-    numbers = {"making_ms": making_ms, "statistics_ms": statistics_ms, "gradient_ms": gradient_ms}
+    numbers = {
+        "making_ms": making_ms,
+        "statistics_ms": statistics_ms,
+        "renumbering_ms": renumbering_ms,
+        "gradient_ms": gradient_ms,
+    }
     version = importlib.metadata.version(_PACKAGES[name])
     versions = f"{version}, numpy {np.__version__}"
     numbers.update(peak_mb=peak_mb, data_mb=data_mb, versions=versions)

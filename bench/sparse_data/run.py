@@ -4,8 +4,8 @@ are the same.
 
     bench/sparse_data/run.py --json FILE [--quick] [--way NAME=PYTHON...]
 
-A way is a module of this folder: scipy, which this interpreter runs; torch and tff, for which PYTHON is one with the
-package. Each measurement has a process of its own (measure.py). Needs python3-scipy, and for our package, which PYTHONPATH
+A way is a module of this folder: scipy, which this interpreter runs; torch, torch_scipy and tff, for which PYTHON is one
+with the package. Each measurement has a process of its own (measure.py). Needs python3-scipy, and for our package, which PYTHONPATH
 names, python3-grpcio, python3-numpy and python3-protobuf.
 """
 
@@ -74,7 +74,7 @@ def rows_of(way, python, case, data, folder, repetitions, reference):
         found[form], results = measure(python, way, form, data, folder, repetitions)
         check(f"{way}, {form}", results, reference or results)
         reference.update(results)
-    works = ("making", "statistics", "gradient")
+    works = ("making", "statistics", "renumbering", "gradient")
     for what in (*works, "all"):
         sparse, dense = (
             sum(found[form][f"{part}_ms"] for part in (works if what == "all" else (what,)))

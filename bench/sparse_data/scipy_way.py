@@ -31,16 +31,15 @@ class Way:
             "maximum": np.where(np.isfinite(largest), largest, 0),
         }
 
-    def gradient(self, examples, labels, weights):
-        features = np.arange(len(weights))
-        if self._is_sparse:
-            features, examples = local_features(examples)
-            weights = weights[features]
-        errors = examples @ weights
+    def renumber(self, examples):
+        return local_features(examples) if self._is_sparse else (slice(None), examples)
+
+    def gradient(self, examples, labels, rows):
+        errors = examples @ rows
         errors = np.exp(errors - errors.max(axis=1, keepdims=True))
         errors /= errors.sum(axis=1, keepdims=True)
         errors[np.arange(len(labels)), labels] -= 1
-        return features, examples.T @ (errors / np.float32(len(labels)))
+        return examples.T @ (errors / np.float32(len(labels)))
 
 
 def statistics_of(update):

@@ -76,5 +76,14 @@ class Way:
         values = {name: found[name]["values"] for name in names}
         return {"features": found["total"]["indices"], **values}
 
-    def gradient(self, examples, labels, weights):
-        return tuple(self._gradient(examples, labels, weights))
+    def renumber(self, examples):
+        """The computation does it."""
+        return slice(None), examples
+
+    def gradient(self, examples, labels, rows):
+        features, gradient = self._gradient(examples, labels, rows)
+        if not self._is_sparse:
+            return gradient
+        spread = np.zeros_like(rows)
+        spread[features] = gradient
+        return spread

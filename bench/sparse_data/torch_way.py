@@ -32,11 +32,11 @@ class Way:
             "maximum": torch.where(largest.isfinite(), largest, 0),
         }
 
-    def gradient(self, examples, labels, weights):
-        features = torch.arange(len(weights)).numpy()
-        if self._is_sparse:
-            features, examples = local_features(examples)
-        rows = torch.tensor(weights[features], requires_grad=True)
+    def renumber(self, examples):
+        return local_features(examples) if self._is_sparse else (slice(None), examples)
+
+    def gradient(self, examples, labels, rows):
+        rows = torch.from_numpy(rows).requires_grad_()
         scores = torch.sparse.mm(examples, rows) if self._is_sparse else examples @ rows
         torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels)).backward()
-        return features, rows.grad.numpy()
+        return rows.grad.numpy()

@@ -73,10 +73,10 @@ def sparse_tensor(parts: Mapping[str, Any]) -> tf.SparseTensor:
 def sparse_batches(examples: Any, batch_size: int) -> tf.data.Dataset:
     """The examples in batches, a tf.data.Dataset of `components`, which a tff.types.SequenceType takes.
 
-    examples: a sparse matrix `[examples, features]` in any kind that `components` takes, in ascending order.
+    examples: a sparse matrix `[examples, features]` in any kind that `components` takes.
     batch_size: examples in a batch; the last one has the rest.
     """
-    whole = sparse_tensor(components(examples))
+    whole = tf.sparse.reorder(sparse_tensor(components(examples)))
     batches = tf.data.Dataset.from_tensor_slices(whole).batch(batch_size)
     return batches.map(components)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import OrderedDict
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from sparseagg import (
     InvalidArgumentError,
     InvalidUpdateError,
@@ -171,6 +175,22 @@ def test_examples_of_scipy_come_back_in_their_format(form):
     for name, tensor in feature_statistics(examples).items():
         if name != "examples":
             assert tensor.values.tolist() == expected[name].values.tolist()
+
+
+def test_the_benchmark_finds_the_same_results_dense(tmp_path):
+    pytest.importorskip("scipy")
+    out = tmp_path / "sparse_data.json"
+    command = [
+        sys.executable,
+        str(ROOT / "bench/sparse_data/run.py"),
+        "--quick",
+        "--json",
+        str(out),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    works = {row["work"] for row in json.loads(out.read_text())["rows"]}
+    assert works == {"making", "statistics", "renumbering", "gradient", "all"}
 
 
 MATRIX = [2, 9]

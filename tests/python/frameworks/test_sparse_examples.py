@@ -143,7 +143,8 @@ def test_a_data_set_of_sparse_batches(tff):
     def everywhere(data):
         return tensorflow_federated.federated_sum(tensorflow_federated.federated_map(work, data))
 
-    batches = tff.sparse_batches(examples, 4)
+    backwards = SparseTensor(examples.indices[::-1], examples.values[::-1], examples.dense_shape)
+    batches = tff.sparse_batches(backwards, 4)
     rows = examples.indices[:, 0]
     first_of_each = [examples.values[rows >= at][0] for at in (0, 4)]
     number, total = everywhere([batches, [tff.components(examples)]])
