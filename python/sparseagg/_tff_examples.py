@@ -39,7 +39,7 @@ def components(tensor: Any) -> OrderedDict[str, Any]:
     tensor: a tf.SparseTensor, also inside a computation; or any other kind that `sparseagg.as_tensor` takes: a scipy
         matrix, a triple.
 
-    Raises InvalidUpdateError where not all dimensions are indexed.
+    Raises InvalidUpdateError where not all dimensions are indexed, and for bit patterns of bfloat16.
     """
     if isinstance(tensor, tf.SparseTensor):
         return OrderedDict(
@@ -50,6 +50,11 @@ def components(tensor: Any) -> OrderedDict[str, Any]:
         raise InvalidUpdateError(
             f"a tensor of the shape {list(read.dense_shape)} that is not indexed in all dimensions has no components",
             reason="SHAPE_MISMATCH",
+        )
+    if read.value_type == "bf16":
+        raise InvalidUpdateError(
+            "TensorFlow would take bit patterns of bfloat16 for numbers; convert them to f32",
+            reason="VALUE_TYPE_UNSUPPORTED",
         )
     return OrderedDict(
         indices=read.indices.astype(np.int64),

@@ -2,7 +2,7 @@
 
 Examples are in any kind that `sparseagg.as_tensor` takes with two indexed dimensions: a scipy matrix, a torch sparse tensor,
 a tf.SparseTensor, a JAX BCOO, or a tuple (indices, values, dense_shape). Nothing here makes them dense, and the number of
-features may be as large as 2^62.
+features may be any below 2^63.
 
     local_features(examples)       the features that occur, and the examples renumbered to these: for a gradient that has
                                    rows for them only
@@ -111,7 +111,7 @@ def statistics_specs(num_features: SupportsIndex, value_type: Any = "f32") -> li
         value_type = value_type_of(value_type)
     if value_type == "bf16":
         raise InvalidArgumentError("statistics of bfloat16 are not made; convert it to f32")
-    shape = (_arguments.whole("num_features", num_features, 1, 2**62),)
+    shape = (_arguments.whole("num_features", num_features, 1, 2**63 - 1),)
     sums = {"f": "f64", "i": "i64", "u": "u64"}[value_type[0]]
     return [
         TensorSpec("examples", [1], "i64", 0, "sum"),

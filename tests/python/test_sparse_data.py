@@ -127,13 +127,13 @@ def test_entries_of_equal_indices_are_one_value():
     assert local_features(examples)[1].values.tolist() == [7, 1]
 
 
-def test_features_up_to_two_to_the_62(client):
-    largest = 2**62 - 1
-    examples = ([[0, largest], [1, 2], [1, largest]], np.float32([3, 5, 7]), [2, 2**62])
+def test_features_up_to_two_to_the_63(client):
+    largest = 2**63 - 2
+    examples = ([[0, largest], [1, 2], [1, largest]], np.float32([3, 5, 7]), [2, 2**63 - 1])
     features, local = local_features(examples)
     assert features.tolist() == [2, largest]
     assert local.to_dense().tolist() == [[0, 3], [5, 7]]
-    result = reduce(statistics_specs(2**62), [feature_statistics(examples)], client=client)
+    result = reduce(statistics_specs(2**63 - 1), [feature_statistics(examples)], client=client)
     assert FeatureStatistics.of(result).total.tolist() == [5, 10]
 
 
@@ -248,7 +248,7 @@ def test_bfloat16():
         statistics_specs(9, "bf16")
 
 
-@pytest.mark.parametrize("number", [0, 2**62 + 1, 1.5])
+@pytest.mark.parametrize("number", [0, 2**63, 1.5])
 def test_a_number_of_features_that_is_none(number):
     with pytest.raises(InvalidArgumentError, match="num_features"):
         statistics_specs(number)

@@ -157,6 +157,8 @@ def test_what_is_not_indexed_everywhere_has_no_components(tff):
         tff.components(([1], np.ones((1, 3), np.float32), [2, 3]))
     with pytest.raises(InvalidUpdateError, match="not indexed"):
         tff.components(np.ones(3))
+    with pytest.raises(InvalidUpdateError, match="convert them to f32"):
+        tff.components(SparseTensor([1], np.uint16([0x3F80]), [3], "bf16"))
 
 
 def statistics_round(tff, target, **changes):
