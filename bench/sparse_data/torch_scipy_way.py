@@ -1,34 +1,35 @@
-"""Examples as a torch CSR tensor, whose product scipy makes on the same memory; dense as torch_way.py."""
+"""Examples as a scipy CSR matrix whose product is part of torch's graph; dense as torch_way.py."""
 
+import scipy_way
 import torch
 import torch_way
-from scipy.sparse import csr_matrix
 
 
 class SparseProduct(torch.autograd.Function):
-    """`examples @ rows` of a CSR tensor, and its gradient with respect to the rows."""
+    """`examples @ rows` of a scipy matrix and a tensor, with the gradient of the rows."""
 
     @staticmethod
     def forward(context, examples, rows):
-        parts = examples.values(), examples.col_indices(), examples.crow_indices()
-        context.matrix = csr_matrix(tuple(part.numpy() for part in parts), tuple(examples.shape))
-        return torch.from_numpy(context.matrix @ rows.detach().numpy())
+        context.examples = examples
+        return torch.from_numpy(examples @ rows.detach().numpy())
 
     @staticmethod
     def backward(context, gradient):
-        return None, torch.from_numpy(context.matrix.T @ gradient.numpy())
+        return None, torch.from_numpy(context.examples.T @ gradient.numpy())
 
 
-class Way(torch_way.Way):
+class Way:
     """See measure.py."""
 
-    def load(self, indices, values, dense_shape):
-        examples = super().load(indices, values, dense_shape)
-        return examples.to_sparse_csr() if self._is_sparse else examples
+    def __init__(self, form):
+        self._is_sparse = form == "sparse"
+        way = (scipy_way if self._is_sparse else torch_way).Way(form)
+        self.load, self.statistics, self.renumber = way.load, way.statistics, way.renumber
+        self._dense_gradient = way.gradient
 
     def gradient(self, examples, labels, rows):
         if not self._is_sparse:
-            return super().gradient(examples, labels, rows)
+            return self._dense_gradient(examples, labels, rows)
         rows = torch.from_numpy(rows).requires_grad_()
         scores = SparseProduct.apply(examples, rows)
         torch.nn.functional.cross_entropy(scores, torch.from_numpy(labels)).backward()
