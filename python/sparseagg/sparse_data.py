@@ -191,15 +191,16 @@ def _entries(examples: Any) -> _Entries:
             "[examples, features]",
             reason="SHAPE_MISMATCH",
         )
-    rows, columns = tensor.indices.T
-    for what, indices, limit in zip(("example", "feature"), (rows, columns), tensor.dense_shape):
-        outside = (indices < 0) | (indices >= limit)
-        if outside.any():
-            entry = int(outside.argmax())
+    for what, indices, limit in zip(("example", "feature"), tensor.indices.T, tensor.dense_shape):
+        if len(indices) and (indices.min() < 0 or indices.max() >= limit):
+            entry = int(((indices < 0) | (indices >= limit)).argmax())
             raise InvalidUpdateError(
                 f"{what} {indices[entry]} at entry {entry} is not in the shape {list(tensor.dense_shape)}",
                 reason="INDEX_OUT_OF_RANGE",
             )
+    # One after the other in memory, and in 32 bits where they fit: what follows is twice as fast.
+    dtype = np.int32 if max(tensor.dense_shape) <= 2**31 else np.int64
+    rows, columns = (np.ascontiguousarray(indices, dtype) for indices in tensor.indices.T)
     values = tensor.values
     same_row, later = rows[1:] == rows[:-1], columns[1:] > columns[:-1]
     if not ((rows[1:] > rows[:-1]) | (same_row & later)).all():

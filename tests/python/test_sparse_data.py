@@ -199,6 +199,7 @@ REFUSED = {
     "rows": (([1], np.float32([[1, 2]]), [2, 2]), "2, 2] with 1 indexed"),
     "three dimensions": (([[0, 1, 0]], np.float32([1]), [2, 2, 2]), "with 3 indexed"),
     "a feature beyond the shape": (([[0, 1], [1, 9]], np.float32([1, 2]), MATRIX), "feature 9 at entry 1"),
+    "a feature beyond 32 bits": (([[0, 2**32 + 1]], np.float32([1]), MATRIX), "feature 4294967297 at"),
     "an example below 0": (([[-1, 1]], np.float32([1]), MATRIX), "example -1 at entry 0"),
 }  # fmt: skip
 
