@@ -99,7 +99,7 @@ def rows_of(way, python, case, data, folder, repetitions, reference):
             "dense_ms": dense,
             "time_ratio": dense / sparse,
             **{f"{form}_mb": found[form]["peak_mb"] for form in found},
-            "memory_ratio": found["dense"]["peak_mb"] / found["sparse"]["peak_mb"],
+            "memory_ratio": found["dense"]["peak_mb"] / max(0.1, found["sparse"]["peak_mb"]),
             **{f"{form}_data_mb": found[form]["data_mb"] for form in found},
         }
 

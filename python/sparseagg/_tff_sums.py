@@ -57,7 +57,12 @@ def numpy_dtype(tensor_type: Any) -> np.dtype[Any]:
 
 
 # The aggregation in TensorFlow. An accumulator holds for each tensor, by position: sparse, the entries of all clients so
-# far (`indices`, `values` times weight, `weights` of the client once an index); dense, the sum of weight times value.
+# far (`indices`, `values` times weight, `weights` of the client once an index); dense, the sum of weight times value, or the
+# extreme. The weights are 1 for the operators that have none.
+
+_MEANS = frozenset(["weighted_mean", "mean_of_contributors"])
+_SEGMENTS = {"min": tf.math.unsorted_segment_min, "max": tf.math.unsorted_segment_max}
+_PAIRS = {"min": tf.minimum, "max": tf.maximum}
 
 
 def aggregate(value: Any, weight: Any, op: str) -> Any:
@@ -80,7 +85,7 @@ def aggregate(value: Any, weight: Any, op: str) -> Any:
 
     @tff.tensorflow.computation(accumulator_type, accumulator_type)
     def join(one: Any, other: Any) -> Any:
-        tensors = tuple(_join(a, b) for a, b in zip(one["tensors"], other["tensors"]))
+        tensors = tuple(_join(a, b, op) for a, b in zip(one["tensors"], other["tensors"]))
         return OrderedDict(tensors=tensors, weight=one["weight"] + other["weight"])
 
     @tff.tensorflow.computation(accumulator_type)
@@ -96,9 +101,9 @@ def aggregate(value: Any, weight: Any, op: str) -> Any:
 
 def _accumulated_type(tensor_type: Any, op: str) -> Any:
     if tf.as_dtype(tensor_type.dtype).is_integer:
-        if op != "sum":
+        if op in _MEANS:
             raise InvalidArgumentError(
-                f"{op} of {tensor_type}: only sums of whole numbers are defined"
+                f"{op} of {tensor_type}: only sums and extremes of whole numbers are defined"
             )
         return tf.int64
     return tf.float64
@@ -116,7 +121,10 @@ def _lift(value: Any, leaf: Any, weight: Any, op: str) -> Any:
 
 def _zero(leaf: Any, op: str) -> Any:
     if not is_sparse(leaf):
-        return tf.zeros(leaf.shape, _accumulated_type(leaf, op))
+        dtype = _accumulated_type(leaf, op)
+        return tf.fill(
+            leaf.shape, {"min": dtype.max, "max": dtype.min}.get(op, dtype.as_numpy_dtype(0))
+        )
     indices, values = leaf["indices"], leaf["values"]
     return OrderedDict(
         indices=tf.zeros([0, *indices.shape[1:]], indices.dtype),
@@ -125,18 +133,19 @@ def _zero(leaf: Any, op: str) -> Any:
     )
 
 
-def _join(one: Any, other: Any) -> Any:
+def _join(one: Any, other: Any, op: str) -> Any:
     if not isinstance(one, Mapping):
-        return one + other
+        return _PAIRS.get(op, tf.add)(one, other)
     return OrderedDict((part, tf.concat([one[part], other[part]], axis=0)) for part in one)
 
 
 def _lower(total: Any, leaf: Any, total_weight: Any, op: str) -> Any:
     if not is_sparse(leaf):
-        mean = total if op == "sum" else tf.math.divide_no_nan(total, total_weight)
-        return tf.cast(mean, leaf.dtype)
-    indices, values = _coalesce(total["indices"], total["values"])
-    if op != "sum":
+        result = tf.math.divide_no_nan(total, total_weight) if op in _MEANS else total
+        return tf.cast(result, leaf.dtype)
+    segments = _SEGMENTS.get(op, tf.math.unsorted_segment_sum)
+    indices, values = _coalesce(total["indices"], total["values"], segments)
+    if op in _MEANS:
         _, weights = _coalesce(total["indices"], total["weights"])
         divisor = weights if op == "mean_of_contributors" else total_weight
         ones = tf.ones(tf.rank(values) - 1, tf.int32)
@@ -145,8 +154,10 @@ def _lower(total: Any, leaf: Any, total_weight: Any, op: str) -> Any:
     return OrderedDict(indices=indices, values=tf.cast(values, leaf["values"].dtype))
 
 
-def _coalesce(indices: Any, values: Any) -> tuple[Any, Any]:
-    """Ascending distinct indices, and the sums of their values."""
+def _coalesce(
+    indices: Any, values: Any, segments: Any = tf.math.unsorted_segment_sum
+) -> tuple[Any, Any]:
+    """Ascending distinct indices, and the sums, or the extremes, of their values."""
     columns = [indices] if indices.shape.rank == 1 else tf.unstack(indices, axis=1)
     order = tf.argsort(columns[-1], stable=True)
     for column in reversed(columns[:-1]):
@@ -154,7 +165,7 @@ def _coalesce(indices: Any, values: Any) -> tuple[Any, Any]:
     indices, values = tf.gather(indices, order), tf.gather(values, order)
     distinct, positions = tf.raw_ops.UniqueV2(x=indices, axis=[0])
     distinct = tf.ensure_shape(distinct, [None, *indices.shape[1:]])
-    return distinct, tf.math.unsorted_segment_sum(values, positions, tf.shape(distinct)[0])
+    return distinct, segments(values, positions, tf.shape(distinct)[0])
 
 
 def _structure_of(value_type: Any, path: Path, tensors: Mapping[Path, Any]) -> Any:

@@ -3,7 +3,8 @@
 Import it where tensorflow_federated is. A sparse tensor is a structure <indices, values> of two tensors: indices
 `int64[?]` or `int64[?, sparse_dim]`, values `[?, row...]`. TFF's own sums would add the indices up; these do not:
 
-    sparse_sum(value), sparse_weighted_mean(value, weight), sparse_mean_of_contributors(value, weight)
+    sparse_sum(value), sparse_min(value), sparse_max(value), sparse_weighted_mean(value, weight),
+    sparse_mean_of_contributors(value, weight)
         operators for use inside a tff.federated_computation; result: ascending, distinct indices
     SparseSumFactory, SparseWeightedMeanFactory, SparseMeanOfContributorsFactory
         the same, wherever TFF takes an aggregation factory
@@ -52,7 +53,9 @@ __all__ = [
     "feature_statistics",
     "local_features",
     "sparse_batches",
+    "sparse_max",
     "sparse_mean_of_contributors",
+    "sparse_min",
     "sparse_sum",
     "sparse_tensor",
     "sparse_tensor_type",
@@ -67,6 +70,19 @@ def sparse_sum(value: Any) -> Any:
     """
     ones = tff.federated_value(1.0, tff.CLIENTS)
     return aggregate(value, ones, "sum")
+
+
+def sparse_min(value: Any) -> Any:
+    """Smallest value of those clients that hold the index; entries of equal indices of one client are added first.
+
+    value: as in `sparse_sum`.
+    """
+    return aggregate(value, tff.federated_value(1.0, tff.CLIENTS), "min")
+
+
+def sparse_max(value: Any) -> Any:
+    """Largest value of those clients that hold the index, as `sparse_min`."""
+    return aggregate(value, tff.federated_value(1.0, tff.CLIENTS), "max")
 
 
 def sparse_weighted_mean(value: Any, weight: Any) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import BINARY, ROOT
-from sparseagg import InvalidArgumentError, InvalidUpdateError, SparseTensor
+from sparseagg import InvalidArgumentError, InvalidUpdateError, SparseTensor, reduce
 from sparseagg.sparse_data import (
     FeatureStatistics,
     feature_statistics,
@@ -205,6 +205,51 @@ def test_a_round_with_an_operator_for_each_tensor(tff, server, client):
     for name in ("features", *NAMES):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
     assert found.examples == 18
+
+
+def test_statistics_in_the_runtime_of_tff(tff):
+    import tensorflow_federated
+    from tensorflow_federated import (
+        CLIENTS,
+        federated_computation,
+        federated_map,
+        tensorflow,
+        types,
+    )
+
+    @tensorflow.computation(tff.sparse_tensor_type(np.float32))
+    def work(examples):
+        return tff.feature_statistics(tff.sparse_tensor(examples))
+
+    operators = {"minimum": tff.sparse_min, "maximum": tff.sparse_max}
+
+    @federated_computation(types.FederatedType(work.type_signature.parameter, CLIENTS))
+    def everywhere(data):
+        update = federated_map(work, data)
+        found = OrderedDict(
+            (name, operators.get(name, tff.sparse_sum)(update[name]))
+            for name in ("examples", *NAMES)
+        )
+        return tensorflow_federated.federated_zip(found)
+
+    contributors = [random_examples(seed) for seed in range(3)]
+    found = FeatureStatistics.of(everywhere([tff.components(one) for one in contributors]))
+    updates = [feature_statistics(one) for one in contributors]
+    expected = FeatureStatistics.of(reduce(statistics_specs(FEATURES), updates))
+    for name in ("examples", "features", *NAMES):
+        assert np.array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_extremes_of_dense_tensors_in_the_runtime_of_tff(tff):
+    from tensorflow_federated import CLIENTS, federated_computation, types
+
+    for dtype in (np.float32, np.int32):
+        value_type = types.FederatedType(types.TensorType(dtype, [3]), CLIENTS)
+        values = [np.array(one, dtype) for one in ([1, -5, 7], [2, -6, -7])]
+        smallest = federated_computation(tff.sparse_min, value_type)
+        largest = federated_computation(tff.sparse_max, value_type)
+        assert smallest(values).tolist() == [1, -6, -7]
+        assert largest(values).tolist() == [2, -5, 7]
 
 
 def test_operators_by_name_are_those_of_all_tensors(tff, server):
