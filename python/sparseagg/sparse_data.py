@@ -200,7 +200,8 @@ def _entries(examples: Any) -> _Entries:
             )
     # One after the other in memory, and in 32 bits where they fit: what follows is twice as fast.
     dtype = np.int32 if max(tensor.dense_shape) <= 2**31 else np.int64
-    rows, columns = (np.ascontiguousarray(indices, dtype) for indices in tensor.indices.T)
+    rows: Array = np.ascontiguousarray(tensor.indices[:, 0], dtype)
+    columns: Array = np.ascontiguousarray(tensor.indices[:, 1], dtype)
     values = tensor.values
     same_row, later = rows[1:] == rows[:-1], columns[1:] > columns[:-1]
     if not ((rows[1:] > rows[:-1]) | (same_row & later)).all():
