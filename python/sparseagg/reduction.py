@@ -21,8 +21,8 @@ _OPTIONS = EncodeOptions()
 
 
 class Partial:
-    """What `Reduction.snapshot` gives: the exact state of a reduction at one moment. For `Reduction.merge`, in any thread of
-    this process; it cannot be pickled."""
+    """The exact state of a reduction at one moment: the result of `Reduction.snapshot`, for `Reduction.merge` in any
+    thread of this process. It cannot be pickled."""
 
     def __init__(self, snapshot: _native.Snapshot) -> None:
         self._snapshot = snapshot
