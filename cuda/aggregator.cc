@@ -79,7 +79,7 @@ struct CudaAggregator::Work {
   const BackendInfo info;
   const ReduceSpec spec;
   const bool adaptive;
-  Reduction reduction;
+  DeviceReduction reduction;
   std::atomic<uint64_t> state_bytes{0};
   mutable std::mutex report_mutex;
   PlanReport report;

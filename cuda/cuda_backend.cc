@@ -31,7 +31,7 @@ class CudaBackend : public Backend {
                                      gpu.compute_minor, ", ", budget_bytes >> 20, " MiB");
     info_.memory_bytes = budget_bytes;
     info_.can_fail = true;
-    for (const gpu::DevicePlanRow& plan : gpu::DevicePlans()) {
+    for (const gpu::DevicePlan& plan : gpu::DevicePlans()) {
       info_.plans.emplace_back(plan.name);
     }
     info_.cost = [rates = Rates(gpu)](const BackendInfo&, std::string_view plan,

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -85,7 +85,7 @@ inline DeviceBatch Upload(Queue& queue, uint64_t num_rows, const std::vector<Hos
   return batch;
 }
 
-inline Sums Fetch(Queue& queue, const SlotRule& rule, Run& run) {
+inline Sums Fetch(Queue& queue, const SlotRule& rule, SlotRun& run) {
   CountRows(queue, run);
   std::vector<uint64_t> rows(run.size);
   std::vector<Int128> slots(run.size * rule.slots());

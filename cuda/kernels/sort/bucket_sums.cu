@@ -411,7 +411,7 @@ bool CanSumBuckets(const BatchView& batch, const SlotRule& rule) {
   return layout.used_bits() <= 64 && SpansOf(batch, layout) <= batch.nnz / kSpanEntriesMin + 1;
 }
 
-Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   const WordLayout layout = LayoutFor(batch, rule);
   const uint64_t spans = SpansOf(batch, layout);
   DeviceArray<uint64_t> words(queue, batch.nnz);
@@ -429,7 +429,7 @@ Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   DeviceArray<uint32_t> held(queue, heavy_ranges * layout.SpanWords());
   const HeavySpans heavy{first.data(), slots.data(), held.data()};
   ForEachBlock(queue, heavy_ranges, ClearHeavy{spans, layout.SpanRows(), rule.slots(), heavy});
-  Run run;
+  SlotRun run;
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     static_assert(sizeof(typename SumSpans<V>::Shared) <= TileSums::kSharedMax);

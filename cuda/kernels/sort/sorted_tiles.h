@@ -5,7 +5,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/sort/sort_entries.h"
 #include "cuda/kernels/sort/sorted_slots.h"
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -23,7 +23,7 @@ struct TiledRuns {
 struct SortedRuns {
   SortedArrays sorted;
   TiledRuns runs;
-  Run run;
+  SlotRun run;
   DeviceArray<uint64_t> starts;  // [run.count]: the first position of each; empty: not asked for
 };
 
