@@ -233,6 +233,12 @@ class PlantedFaultTest(unittest.TestCase):
             text = {"docs/a.md": tree["docs/a.md"] + f"\n[]({link})"}
             self.assertEqual(1, len(list(checks.check_links({**tree, **text}))), link)
 
+    def test_files_that_are_gone_are_caught_where_they_are_named(self):
+        tree = {"cpu/state/cells.h": "", "docs/a.md": "`cells.h`, `state/cells.h`, [](../cpu/b.cc)"}
+        self.assertEqual([], list(checks.check_paths(tree)))
+        for path, text in [("docs/a.md", "`state/runs.h`"), ("cpu/a.cc", "// See cpu/cells.h.")]:
+            self.assertEqual(1, len(list(checks.check_paths({**tree, path: text}))), text)
+
     def test_commands_that_dev_does_not_have_are_caught(self):
         tree = {"dev": "command_test_ops() {\n}\n", "docs/a.md": "`./dev test-ops`, ./dev does"}
         self.assertEqual([], list(checks.check_dev_commands(tree)))
