@@ -41,7 +41,7 @@ class CudaBackend : public Backend {
   }
 
   ~CudaBackend() override {
-    // What a thread that hangs uses must stay for as long as the process does.
+    // The memory that a hanging thread uses must stay as long as the process.
     if (gpu_->Hangs()) gpu_.release();  // NOLINT(bugprone-unused-return-value)
   }
 

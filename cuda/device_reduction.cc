@@ -339,7 +339,7 @@ absl::Status DeviceReduction::FinalizePiece(const SlotRun& run, double total_wei
   queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
   FinalizeRun(queue, FinalizationOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
               values.data(), device_outcome.data());
-  // Beside that kernel.
+  // This runs beside the kernel.
   rows.resize(begin + run.size);
   context_.downloads.CopyMarked(queue, run.rows.data(), rows.data() + begin, run.size);
   outcome = queue.Read(device_outcome.data());

@@ -25,7 +25,7 @@ class DeviceReduction {
   // `plan` is one of DevicePlans().
   DeviceReduction(ReduceSpec spec, std::string plan, Context& context);
 
-  // Whether there is a state yet; until then another plan can be used.
+  // Returns whether there is a state yet; until then another plan can be used.
   bool begun() const { return plan_ != nullptr; }
   void UsePlan(std::string plan) { plan_name_ = std::move(plan); }
 

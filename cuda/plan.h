@@ -26,7 +26,7 @@ class DeviceReducer {
 
   // Adds a batch. Where there is memory in plenty nobody waits (slot_run.h), but for Thrust.
   virtual void Fold(Queue& queue, const BatchView& batch) = 0;
-  // Adds a run of the same rule. As Fold().
+  // Adds a run of the same rule, as Fold() adds a batch.
   virtual void Join(Queue& queue, SlotRun run) = 0;
   // Where the device keeps the number of the state's rows; null when the host knows it, or need
   // not.

@@ -7,7 +7,7 @@
 namespace sparseagg::gpu {
 namespace {
 
-// What sorts or merges into the run takes half as much again; then there is the next merge.
+// Sorting or merging into the run takes half as much again; then there is the next merge.
 constexpr uint64_t kShareOfFree = 4;
 // Less is not worth a copy.
 constexpr uint64_t kSpareBytes = uint64_t{1} << 20;

@@ -32,10 +32,10 @@ uint64_t RunBytes(const SlotRule& rule, uint64_t rows);
 // `most` rows would take more than a small part of the memory that is free. Throws CudaError.
 SlotRun MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most);
 
-// Whether a run of `most` rows takes no more than a small part of the memory that is free.
+// Returns whether a run of `most` rows takes no more than a small part of the free memory.
 bool HasRoom(Queue& queue, const SlotRule& rule, uint64_t most);
 
-// Where kernels write a run. Without `rows` they tell the number of rows and nothing else.
+// The memory into which kernels write a run. Without `rows` they write the number of rows only.
 struct RunOutput {
   uint64_t* rows = nullptr;
   Int128* slots = nullptr;

@@ -37,7 +37,7 @@ class PinnedStaging {
   Block AllocateLocked(size_t bytes);
   // Locks pages for a block of `bytes` bytes, if they can be locked.
   void Lock(size_t bytes);
-  // What the owner of a block does at its end.
+  // Releases a block. Its owner calls this at its end.
   static void FreeBlock(void* block);
 
   uint64_t locked_bytes() const;

@@ -27,7 +27,7 @@ struct HostUpdate {
 };
 using Sums = std::map<uint64_t, std::vector<Int128>>;
 
-// Of any size and sign.
+// Makes an update whose values have any size and sign.
 inline HostUpdate UpdateOf(std::vector<uint64_t> rows, std::mt19937_64& random) {
   HostUpdate update{.weight = static_cast<float>(random() % 1000)};
   for (size_t i = 0; i < rows.size(); ++i) {

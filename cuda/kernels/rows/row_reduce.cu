@@ -44,7 +44,7 @@ struct ToSlots {
   SPARSEAGG_DEVICE void Aside(uint64_t, uint32_t, WideValue<V>) const {}
 };
 
-// Where a kernel puts entries of the side table.
+// The memory into which a kernel writes entries of the side table.
 struct SideTaker {
   const uint64_t* rows;  // of the run
   SideEntry* entries;

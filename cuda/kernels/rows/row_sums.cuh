@@ -25,7 +25,7 @@
 
 namespace sparseagg::gpu {
 
-// Whether products of V are summed in two 64-bit integers.
+// True if products of V are summed in two 64-bit integers.
 template <class V>
 inline constexpr bool kSplits = ValueTraits<V>::kFloating && sizeof(V) <= 4;
 

@@ -125,7 +125,7 @@ struct SpanWords {
   WordLayout layout;
   const uint64_t* words;
 
-  // Sets the bits of their rows. Whether all words are in registers then.
+  // Sets the bits of their rows. Returns whether all words are in registers then.
   template <class Block>
   SPARSEAGG_DEVICE bool Mark(Block& block, TileSums& sums, uint64_t begin, uint64_t end) const {
     return Walk(block, begin, end, false, [&](unsigned t, Local& local, uint32_t size) {
@@ -158,7 +158,7 @@ struct SpanWords {
   }
 
  private:
-  // Calls work(t, local, size) for each round of `size` positions. Whether there was one.
+  // Calls work(t, local, size) for each round of `size` positions. Returns whether there was one.
   template <class Block, class Work>
   SPARSEAGG_DEVICE bool Walk(Block& block, uint64_t begin, uint64_t end, bool is_loaded,
                              const Work& work) const {

@@ -13,7 +13,7 @@ namespace sparseagg::gpu {
 // are joined; the slots are integers, so the split changes no bit.
 inline constexpr uint32_t kTilePositions = 2048;
 
-// Where the runs of equal rows are.
+// The positions of the runs of equal rows.
 struct TiledRuns {
   DeviceArray<uint64_t> first;  // [tiles + 1]: runs that begin before the tile; the last: all
   uint64_t tiles = 0;

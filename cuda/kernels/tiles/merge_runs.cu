@@ -28,7 +28,7 @@ struct Input {
   Count count;
 };
 
-// How many of the first `position` rows of the merged sequence are a's.
+// Returns how many of the first `position` rows of the merged sequence are a's.
 SPARSEAGG_HOST_DEVICE inline uint64_t SplitAt(const uint64_t* a, uint64_t a_size, const uint64_t* b,
                                               uint64_t b_size, uint64_t position) {
   uint64_t low = position > b_size ? position - b_size : 0;
@@ -75,7 +75,7 @@ struct MergeTiles {
     uint32_t is_b;      // bit i: position i is b's
     uint32_t items;
   };
-  // What a tile has of the two runs.
+  // The parts of the two runs that are in a tile.
   struct Part {
     uint64_t a_begin;
     uint64_t b_begin;

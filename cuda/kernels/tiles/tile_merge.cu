@@ -50,7 +50,7 @@ struct Segments {
   uint16_t updates[kUpdates];  // of each part
   uint32_t size;               // positions, of all rounds
 
-  // What a thread keeps of its updates.
+  // The state that a thread keeps of its updates.
   struct OfThread {
     uint32_t begin[kUpdatesOfThread];  // entries of the updates
     uint32_t size[kUpdatesOfThread];
@@ -101,7 +101,7 @@ struct MergeTile {
   static constexpr uint32_t kUpdatesOfThread = TileParts::kUpdatesOfThread;
   static constexpr uint32_t kNoItem = ~uint32_t{0};
 
-  // What the thread's updates have in a tile.
+  // The entries of the thread's updates in a tile.
   struct Bounds {
     uint32_t begin[kUpdatesOfThread];
     uint32_t end[kUpdatesOfThread];

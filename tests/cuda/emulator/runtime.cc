@@ -92,7 +92,7 @@ StreamOwner Owner(cudaStream_t stream) {
   return stream == nullptr ? TheState().streams[0] : *reinterpret_cast<StreamOwner*>(stream);
 }
 
-// Whether a stream has a kernel that was queued before operation `number`.
+// Returns whether a stream has a kernel that was queued before operation `number`.
 bool HasKernelBefore(const State& state, uint64_t number) {
   return std::any_of(state.streams.begin(), state.streams.end(), [&](const StreamOwner& stream) {
     return std::any_of(stream->queued.begin(), stream->queued.end(), [&](const Operation& queued) {

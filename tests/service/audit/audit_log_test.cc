@@ -292,7 +292,7 @@ class RefusedCallsTest : public AuditLogTest {
   void Refuse(Refused who, int times) {
     for (int i = 0; i < times; ++i) trail_->CallRefused(who, "Get", "ipv4:1", "R", "m");
   }
-  // How often each event is in the log.
+  // Returns how often each event is in the log.
   std::map<std::string, int> Events() {
     log_->Flush();
     std::map<std::string, int> events;
