@@ -184,7 +184,7 @@ TEST_F(AuditLogTest, WhatCannotBeReadIsNotVerified) {
   }
 }
 
-// A disk that is full: /dev/full takes nothing, and says so.
+// Simulates a full disk: writes to /dev/full fail with ENOSPC.
 TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
   std::mutex mutex;
   std::vector<std::string> trouble;
@@ -203,7 +203,7 @@ TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
   EXPECT_THAT(trouble, ElementsAre("AUDIT_UNWRITABLE")) << "once, not for every attempt";
 }
 
-// While it lives, no file of this process grows beyond `bytes`: a write stops in the middle.
+// While the object exists, no file of this process grows beyond `bytes`: a write is cut short.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(size_t bytes) {
