@@ -107,7 +107,7 @@ def unmasked(what: str, value: Any, kind: type[InvalidArgumentError], reason: st
 
 
 def items(what: str, value: Iterable[Any]) -> Iterator[Any]:
-    """An iterator over `value`. What that raises later is the caller's own."""
+    """Returns an iterator over `value`. Exceptions that the iterator raises later are the caller's own."""
     with refusing(what):
         return iter(value)
 

@@ -10,7 +10,7 @@ from sparseagg.records import StoreEpoch
 
 @dataclass(frozen=True)
 class Birth:
-    """What a handle knows of where its round lives."""
+    """The durability of a handle's round, and the store's epoch at its creation."""
 
     durability: str
     epoch: StoreEpoch

@@ -1,4 +1,4 @@
-"""What the adapters do alike about means."""
+"""Means, as all adapters compute them."""
 
 from __future__ import annotations
 

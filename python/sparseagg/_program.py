@@ -41,7 +41,7 @@ def find() -> str:
 
 
 def _beside_the_package() -> Iterator[Path]:
-    """Where pip may have put the program of the wheel that this package came in."""
+    """Yields the paths where pip may have put the program of this package's wheel."""
     try:
         distribution = metadata.distribution(_NAME)
     except metadata.PackageNotFoundError:

@@ -44,7 +44,7 @@ _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tel
 _NO_MORE: Any = object()
 # Weights play no part in their results; the server takes any that is finite and not negative.
 _OPS_WITHOUT_WEIGHTS = frozenset({"count", "max", "min"})
-# What no waiting for the publication changes.
+# Errors that remain, however long a caller waits for the publication.
 REFUSED_FOR_EVER = (PermissionDeniedError, UnauthenticatedError)
 
 
@@ -57,7 +57,7 @@ class Server:
 
     @classmethod
     def of(cls, info: ServerInfo) -> Server:
-        """From the answer of GetServerInfo."""
+        """Reads the answer of GetServerInfo."""
         message_bytes_max = info.limits.get("message-bytes-max", _MESSAGE_BYTES_MAX)
         return cls(message_bytes_max, frozenset(info.encodings))
 
@@ -198,7 +198,7 @@ class ReadUpdate:
 
     @property
     def weight(self) -> SupportsFloat | None:
-        """As the caller gave it; None: 1."""
+        """Returns the weight that the caller gave; None means 1."""
         return cast("SupportsFloat | None", self._header["weight"])
 
     def encode(self) -> EncodedUpdate:
@@ -292,7 +292,7 @@ def look_seconds(limit: TimeLimit | None, timeout: float) -> float:
 
 
 def question_seconds(limit: TimeLimit | None) -> float | None:
-    """Seconds of a question that comes before the operation of this limit; None: those of the client."""
+    """Returns the seconds for a request before the operation of this limit; None means the client's timeout."""
     return None if limit is None or limit.seconds <= 0 else limit.left()
 
 
@@ -308,7 +308,7 @@ def check_time_left(
 
 
 def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
-    """What to do after a slice of waiting: True is the end; raises when there will be no result, or no time is left."""
+    """Returns whether the wait is over. Raises if there will be no result, or if no time is left."""
     if info.state is RoundState.ABORTED:
         raise RoundAbortedError(info.failure or f"{info.name} was aborted", reason="ROUND_ABORTED")
     if info.state.final:

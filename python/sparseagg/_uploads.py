@@ -59,7 +59,7 @@ def reduce_messages(
 
 
 def outcome_of(answer: Any, update: EncodedUpdate) -> Outcome:
-    """What a StreamUpdatesResponse that is not about progress says of `update`."""
+    """Returns the outcome of `update` from a StreamUpdatesResponse that is not about progress."""
     if answer.WhichOneof("body") == "receipt":
         return receipt_from_proto(answer.receipt, update.encodings)
     return from_error_message(answer.error)
@@ -107,7 +107,7 @@ class UpdateStream:
         self._messages: dict[str, Any] = {}  # of the small ones among the pending
         self._pending_bytes = 0
         self._again: deque[tuple[EncodedUpdate, SparseAggError]] = deque()
-        # Of the large update under way: id, when its chunks began, and their bytes; None after an interruption.
+        # The large update in progress: its id, when its chunks began, and their bytes. It is None after an interruption.
         self._timed: tuple[str, float, int] | None = None
         self._offset: int | None = None  # answer to the BeginUpdate under way
         self._committed: dict[str, int] = {}  # the most that the server had of each large one

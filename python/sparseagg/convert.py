@@ -129,7 +129,7 @@ def _is_triple(value: tuple[Any, ...]) -> bool:
 
 
 class ReadTensors(dict[str, AnyTensor]):
-    """What `read_tensors` gives; it is not read again."""
+    """The tensors that `read_tensors` returns. They are not read again."""
 
 
 def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:

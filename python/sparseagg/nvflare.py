@@ -160,7 +160,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
 
 @dataclass
 class _Collection:
-    """The results of one round. What the first one has decides what is asked of the others."""
+    """The results of one round. The first one decides which tensors the others must have."""
 
     round: Round
     params_type: ParamsType
@@ -184,7 +184,7 @@ class _Collection:
 
 
 class _State:
-    """What belongs to a running job."""
+    """The state of a running job."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -208,7 +208,7 @@ def _weight_of(model: FLModel) -> float:
 
 
 def _number(value: Any) -> float | None:
-    """A number of Python, of numpy or of torch, or in letters; None for anything else."""
+    """Reads a number of Python, numpy or torch, or its text. Returns None if it is anything else."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last by torch
@@ -216,7 +216,7 @@ def _number(value: Any) -> float | None:
 
 
 def _materialized(value: Any) -> Any:
-    """What a lazy reference to a tensor on disk stands for."""
+    """Loads the tensor if `value` is a lazy reference to a tensor on disk."""
     return value.materialize() if hasattr(value, "materialize") else value
 
 

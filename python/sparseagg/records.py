@@ -13,7 +13,7 @@ from sparseagg.tensors import TensorSpec
 
 
 class RoundState(str, enum.Enum):
-    """Where a round stands: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED.
+    """The state of a round: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED.
 
     An OPEN round takes updates. A SEALED one is being computed, a PUBLISHED one has its result. An ABORTED one was given up,
     or has failed. UNSPECIFIED comes from no server of this version. A state equals its name: `info.state == "OPEN"`.
@@ -34,7 +34,7 @@ class RoundState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class TensorEncoding:
-    """What a tensor travelled as (docs/wire_format.md).
+    """The encoding in which a tensor was sent (docs/wire_format.md).
 
     encoding: "coo.raw" or "coo.packed".
     values_encoding: how the values travelled: "raw" as they are, "bf16", "f16", "int8", ...
@@ -114,7 +114,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a published result was computed from.
+    """The facts about the updates from which a published result was computed.
 
     contributors: number of accepted updates.
     total_weight: the exact sum of their weights, rounded once.
@@ -142,7 +142,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TensorStatus:
-    """How one tensor of a round is being reduced.
+    """The progress and the plan of one tensor's reduction.
 
     name: of the tensor.
     backend: "cpu", "cuda" or "reference".
@@ -167,7 +167,7 @@ class TensorStatus:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """A round at one moment. Times are in UTC; None: not yet.
+    """A round at one moment. Times are in UTC; a time is None until it is known.
 
     name: "rounds/...".
     state: where it stands.

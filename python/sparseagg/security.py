@@ -133,7 +133,7 @@ class Access:
             )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What is sent with a call; with the token of this moment."""
+        """Returns the metadata of a call, with the current token."""
         if self._token is None:
             return self._metadata
         token = self._token if isinstance(self._token, str) else self._token()

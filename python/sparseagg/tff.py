@@ -185,7 +185,7 @@ class SparseRound:
         return self._server_update(state, aggregate)
 
     def broadcast(self, state: Any) -> Any:
-        """What clients get of the state."""
+        """Returns the part of the state that clients get."""
         return self._form.compute_server_context(state)
 
     def open(self) -> str:

@@ -192,7 +192,8 @@ class CredentialTable::Parser {
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
                        "\" is not a limit with a whole number; the limits are ",
-                       absl::StrJoin(kTenantLimits, ", "));
+                       absl::StrJoin(kTenantLimits, ", ",
+                                     [](std::string* out, auto limit) { out->append(limit); }));
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();
     }

@@ -126,7 +126,7 @@ def _guard(path: str) -> str:
 def check_header_guards(tree: Tree) -> Iterator[Problem]:
     """A header is guarded by its path."""
     for path, text in tree.items():
-        # What Highway compiles once for each instruction set must not be kept out the second time.
+        # Highway includes these headers once for each instruction set, so they have no guard.
         if not HEADER.match(path) or path.endswith("-inl.h"):
             continue
         guard = _guard(path)

@@ -37,7 +37,7 @@ class TreeTest(unittest.TestCase):
 
 
 class HouseTest(unittest.TestCase):
-    """What counts as a fragment."""
+    """Tests what counts as a fragment."""
 
     def test_a_sentence_without_a_main_clause_is_a_fragment(self):
         for sentence in ["Of one reduction.", "Whether it is the first.", "Beside that kernel."]:
@@ -56,6 +56,10 @@ class HouseTest(unittest.TestCase):
     def test_sentences_of_a_comment_are_read_over_its_lines(self):
         text = "// Takes all. Of one\n// reduction.\nint x;  // Of y.\n// | a | table |\n"
         self.assertEqual(["Takes all.", "Of one reduction."], list(house.comment_sentences(text)))
+
+    def test_sentences_of_docstrings_are_read(self):
+        text = '# Of all.\ndef f():\n    """Of x.\n\n    x: of y.\n    """\n'
+        self.assertEqual(["Of all.", "Of x."], list(house.sentences_of("bench/a.py", text)))
 
 
 for _check in checks.ALL_CHECKS:

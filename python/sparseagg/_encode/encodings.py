@@ -65,7 +65,7 @@ ValuesChoice = Union[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What a caller asks for; see `Round.submit`.
+    """The encodings that a caller requests; see `Round.submit`.
 
     bytes_per_second: of the connection, for "auto"; 0 where only the number of bytes counts.
     """
@@ -217,7 +217,7 @@ def _ranges(indices: Array) -> list[tuple[int, int]]:
 
 
 def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
-    """What is wrong with the indices; empty when each is one of the shape."""
+    """Returns what is wrong with the indices, or "" if each of them is within the shape."""
     indexed = tensor.dense_shape[: tensor.sparse_dim]
     if math.prod(indexed) >= _ROWS_MAX:
         return "its indexed dimensions multiply to 2^63 or more"

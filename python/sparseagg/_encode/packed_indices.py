@@ -249,7 +249,7 @@ class _Blocks:
             self._out_of_range(block, rows[starts[block] :][: self._counts[block]])
 
     def _first_wrong(self, wrong: Array) -> int | None:
-        """The first of the blocks that were sound so far; None where they stay so."""
+        """Returns the first block that is `wrong` among those that were sound so far, or None if there is none."""
         among = wrong[: self._sound]
         return int(among.argmax()) if among.any() else None
 

@@ -44,7 +44,7 @@ class Recoded:
         return self.copy().tobytes()
 
 
-# What a tensor's indices or values travel as.
+# A tensor's indices or values in the form in which they are sent.
 Payload = Union["Array", Recoded]
 
 

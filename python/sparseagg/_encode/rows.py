@@ -103,5 +103,5 @@ def ascending_spans(tensor: SparseTensor) -> Iterator[Array]:
 
 
 def _rows_of(tensor: SparseTensor, begin: int) -> Array:
-    """Those of a span."""
+    """Returns the rows of the span that begins at entry `begin`."""
     return flatten_indices(tensor.indices[begin : begin + SPAN_ENTRIES], tensor.dense_shape)

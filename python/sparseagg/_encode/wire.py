@@ -145,7 +145,7 @@ class EncodedUpdate:
 
     @property
     def encodings(self) -> dict[str, TensorEncoding]:
-        """What each tensor travels as."""
+        """Returns the encoding of each tensor."""
         return {
             header.name: TensorEncoding(
                 header.encoding,
@@ -177,7 +177,7 @@ class EncodedUpdate:
         return aggregation_pb2.SubmitUpdateRequest(header=self.header, tensors=tensors)
 
     def begin(self) -> aggregation_pb2.BeginUpdate:
-        """What comes before the chunks."""
+        """Returns the message that precedes the chunks."""
         headers = [header for header, _, _ in self._tensors]
         return aggregation_pb2.BeginUpdate(header=self.header, tensors=headers)
 

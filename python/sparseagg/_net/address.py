@@ -202,7 +202,7 @@ def _is_own_name(host: str) -> bool:
 
 
 def _is_own_address(host: str) -> bool:
-    """Whether the system would send to `host` from that same address. No packet is sent for the answer."""
+    """Returns whether the system would send to `host` from that same address. No packet is sent for this."""
     for family in (socket.AF_INET, socket.AF_INET6):
         if not _is_ip(host, family):
             continue

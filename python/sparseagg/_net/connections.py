@@ -39,7 +39,7 @@ class Connections:
             self._all.append(self._connect())
 
     def take(self) -> Connection:
-        """One without an upload, a new one where there is none, or else one with as few as any. To be given back."""
+        """Takes a connection without an upload, or a new one, or else one with the fewest uploads. Give it back later."""
         with self._lock:
             self._make_first()
             least = min(self._all, key=lambda connection: connection.uploads)

@@ -32,7 +32,7 @@ def proxy_of(address: Address, options: Mapping[str, Any]) -> str:
     # gRPC ignores others.
     if not proxy.startswith("http://") or _is_excepted(address.hosts[0], _first_of(_EXCEPTIONS)):
         return ""
-    # What is before "@" may be a password.
+    # The text before "@" may be a password.
     return urlsplit(proxy).netloc.rpartition("@")[2]
 
 

@@ -1,4 +1,4 @@
-"""When a failed call is made again, and how long to wait before."""
+"""Decides whether a failed call is made again, and how long to wait before."""
 
 from __future__ import annotations
 

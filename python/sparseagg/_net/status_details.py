@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 @dataclass
 class StatusDetails:
-    """What the trailer says beyond code and message."""
+    """The contents of the trailer beyond code and message."""
 
     reason: str = ""
     metadata: dict[str, str] = field(default_factory=dict)

@@ -196,7 +196,7 @@ class Channel:
         self._answered = True
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
-        """What a failed call raises."""
+        """Returns the exception of a failed call."""
         error = from_rpc_error(failure, for_update=for_update)
         # The server gives its errors a reason; most without one come from the connection.
         if error.reason:

@@ -21,7 +21,7 @@ _CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
 
 
 class Transport(Channel):
-    """The channel of the asyncio client. For one event loop."""
+    """The channel of the asyncio client. It belongs to one event loop."""
 
     _library = grpc.aio
     _loop: asyncio.AbstractEventLoop | None = None  # of the first call

@@ -20,7 +20,7 @@ from sparseagg.tensors import AnyTensor, ResultTensor
 
 
 class Kind(Protocol):
-    """What each module of this folder offers."""
+    """The interface of each module of this folder."""
 
     def read(self, value: Any, value_type: str | None) -> AnyTensor:
         """The tensor in `value`; `value_type` is "bf16" where the values are uint16 bit patterns."""

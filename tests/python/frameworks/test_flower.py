@@ -75,7 +75,7 @@ class Seen:
 
 
 def start_ray():
-    """As Flower would. Ray gives its own processes half a minute to start, which a busy machine may need more than once."""
+    """Starts Ray as Flower would. Its processes have half a minute to start; a busy machine may need several tries."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     for attempts_left in (2, 1, 0):
         try:
