@@ -98,8 +98,8 @@ void DeviceReduction::TakeSide(const BatchView& batch, const SideList& list,
   const uint64_t found = context_.side.Get();
   if (found == 0) return;
   if (found <= capacity) return append(found);
-  // Again, so many values at a time as there is memory for: none is asked for here, since the state
-  // could not be taken back.
+  // Repeats this for `capacity` values at a time. No more memory is taken, because the state could
+  // not be restored.
   const uint64_t values = batch.nnz * batch.width;
   for (uint64_t begin = 0; begin < values; begin += capacity) {
     ExtractSide(queue, batch, rule_, begin, std::min(begin + capacity, values), list);

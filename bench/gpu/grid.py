@@ -47,7 +47,7 @@ class Case:
         return dataclasses.astuple(self)
 
     def scaled(self, scale: float) -> Case:
-        """A case of the same kind with so many times the entries and rows."""
+        """Returns a case of the same kind with `scale` times the entries and rows."""
         if scale == 1:
             return self
         rows = max(1000, round(self.rows * scale))

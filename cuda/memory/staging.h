@@ -42,7 +42,7 @@ class PinnedStaging {
 
   uint64_t locked_bytes() const;
 
-  // Whether `memory` lies in one of its blocks, whoever owns that: a back end in front of this one
+  // Returns whether `memory` lies in a block, of any owner: a back end in front of this one
   // lends its updates. Thread-safe.
   bool IsPinned(const void* memory) const;
 

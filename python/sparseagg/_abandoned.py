@@ -44,7 +44,7 @@ def round_id_of_this_process(adapter: str) -> str | None:
 def erase_abandoned(client: Client, adapter: str) -> None:
     """Erases the rounds of processes of this adapter, of the same user on this machine, that are gone.
 
-    Raises nothing: whoever opens a round next meets the same error, where it is one for him.
+    Raises nothing: the next caller that opens a round gets the same error if it concerns that caller.
     """
     place = _place()
     if place is None:

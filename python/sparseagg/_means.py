@@ -32,5 +32,5 @@ def check_weight(manifest: Manifest) -> None:
 
 def is_of_torch(value: Any) -> bool:
     """True for a tensor of torch, which is not imported for that."""
-    torch = sys.modules.get("torch")  # whoever has one of its tensors has imported it
+    torch = sys.modules.get("torch")  # a caller with one of its tensors has imported it
     return torch is not None and isinstance(value, torch.Tensor)

@@ -28,7 +28,7 @@ from sparseagg.records import Receipt, receipt_from_proto
 _CHUNK_BYTES = (
     1 << 20
 )  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
-# Small updates that wait for gRPC go in one message: so many bytes at most, or one update.
+# Small updates that wait for gRPC are sent in one message of at most this number of bytes, or of one update.
 BATCH_BYTES_MAX = 64 << 10
 BATCH_UPDATES_MAX = 1000  # the protocol's limit
 _PENDING_MAX = 1000

@@ -54,7 +54,7 @@ class RowReduceTest : public ::testing::Test {
     staged.order = ValidateUpdate(spec, staged.entries.view(), update.weight).value();
     batch.Add({std::move(staged), update.weight});
   }
-  // The result of batches of so many updates; the last one is given to Finish() when `at_end`.
+  // Returns the result of batches of this size; the last one is passed to Finish() if `at_end`.
   absl::StatusOr<Aggregate> Reduce(const ReduceSpec& spec, const std::vector<Update>& updates,
                                    size_t of_batch, bool at_end) {
     DeviceReduction reduction(spec, "row_reduce", context_);

@@ -117,7 +117,7 @@ TEST(MemoryTest, GoesBackToTheSystemWhenNobodyWantsIt) {
   const uint64_t few = before + (most - before) / 4;
   uint64_t now = most;
   while (now > few && std::chrono::steady_clock::now() < deadline) {
-    EXPECT_FALSE(client.Get(round).ok());  // asked now and again, a server lets go all the same
+    EXPECT_FALSE(client.Get(round).ok());  // rare calls do not keep the server from releasing
     now = ResidentKilobytes(server.pid());
   }
   EXPECT_LE(now, few) << before << " before, " << most << " during the round";

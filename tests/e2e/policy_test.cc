@@ -87,7 +87,7 @@ TEST_F(PolicyE2eTest, AKillAroundTheGoalCutsExactlyThere) {
           ++total;
           total.notify_all();
         }
-        total += kGoal;  // whoever waits need not wait for this thread
+        total += kGoal;  // other threads need not wait for this one
         total.notify_all();
       });
     }

@@ -142,7 +142,7 @@ struct SumPieces {
   }
 
  private:
-  // Columns [first, first + group) of lanes, for which there are so many groups in a warp.
+  // Columns [first, first + group) of lanes; a warp has `groups` groups of them.
   struct Columns {
     uint32_t first;
     uint32_t group;

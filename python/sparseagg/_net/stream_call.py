@@ -26,7 +26,7 @@ class StreamCall:
     `take(unsent)` takes what is sent next from the front of the messages that wait: one, or several as one.
     """
 
-    # Messages handed to the stream and not yet taken by gRPC: so many, or of so many bytes.
+    # The most messages, or bytes of messages, that the stream has and gRPC has not taken yet.
     _UNSENT_MAX = 2
     _UNSENT_BYTES_MAX = 64 << 10
 

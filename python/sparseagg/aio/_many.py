@@ -171,5 +171,5 @@ async def send_together(
             for other in answer.more:
                 take(other)
     except SparseAggError:
-        pass  # whoever is sent again meets it again
+        pass  # an update that is sent again gets the error again
     return outcomes

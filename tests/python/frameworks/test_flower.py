@@ -37,7 +37,7 @@ def initial_arrays():
 
 
 def train(message, context):
-    """A client that changes 1 % of the rows and all of the rest, the same way whoever averages."""
+    """A client that changes 1 % of the rows and all other arrays, in the same way for every strategy."""
     partition = int(context.node_config["partition-id"])
     server_round = int(message.content["config"]["server-round"])
     generator = np.random.default_rng([partition, server_round])
