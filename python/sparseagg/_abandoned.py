@@ -34,7 +34,8 @@ def with_deadline(
 
 
 def round_id_of_this_process(adapter: str) -> str | None:
-    """A new name that says who holds the round; None where the system does not tell when a process was started."""
+    """Returns a new name that says who holds the round; None where the system does not tell when a process was
+    started."""
     place, start = _place(), _start_of(os.getpid())
     if place is None or start is None:
         return None

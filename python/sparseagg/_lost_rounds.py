@@ -17,7 +17,8 @@ class Birth:
 
 
 def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFoundError:
-    """The error for a round that was there in `birth.epoch`: a better one, where the server's life explains it."""
+    """Returns the error for a round that was there in `birth.epoch`: a better one, where the server's life explains
+    it."""
     then = birth.epoch
     if now == then or not now.epoch or not then.epoch:
         return error

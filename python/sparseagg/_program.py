@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def find() -> str:
-    """The path of the program: what SPARSEAGG_BINARY says, what came with this package, or the first on PATH.
+    """Returns the path of the program: what SPARSEAGG_BINARY says, what came with this package, or the first on PATH.
 
     Raises SparseAggError (NO_PROGRAM) where there is none.
     """

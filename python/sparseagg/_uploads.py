@@ -41,14 +41,14 @@ Outcome = Union[Receipt, SparseAggError]
 
 
 def chunk_size(message_bytes_max: int) -> int:
-    """Bytes of one chunk, for a server that takes messages of at most `message_bytes_max`."""
+    """Returns the bytes of one chunk, for a server that takes messages of at most `message_bytes_max`."""
     return max(1, min(_CHUNK_BYTES, message_bytes_max - _CHUNK_FRAMING_BYTES))
 
 
 def reduce_messages(
     update: EncodedUpdate, message_bytes_max: int
 ) -> Iterator[aggregation_pb2.ReduceRequest]:
-    """An update as messages of Reduce, whole or in chunks."""
+    """Yields an update as messages of Reduce, whole or in chunks."""
     if update.message_bytes <= message_bytes_max:
         yield aggregation_pb2.ReduceRequest(update=update.whole())
         return
@@ -66,7 +66,8 @@ def outcome_of(answer: Any, update: EncodedUpdate) -> Outcome:
 
 
 def take_together(unsent: deque[Any]) -> Any:
-    """The first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates and small."""
+    """Returns the first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates
+    and small."""
     first = unsent.popleft()
     updates: list[Any] = []
     size = first.ByteSize()
@@ -215,7 +216,7 @@ class UpdateStream:
             self._take_answers()
 
     def _is_expected(self, update: EncodedUpdate) -> bool:
-        """True while the server has neither counted `update` nor refused it."""
+        """Returns True while the server has neither counted `update` nor refused it."""
         waits = any(other is update for other, _ in self._again)
         return update.update_id in self._pending and not waits
 

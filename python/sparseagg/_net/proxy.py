@@ -20,7 +20,8 @@ _IS_NEW = tuple(int(part) for part in grpc.__version__.split(".")[:2]) >= (1, 55
 
 
 def proxy_of(address: Address, options: Mapping[str, Any]) -> str:
-    """HOST:PORT of the proxy between here and `address`; empty where there is none. `options` are the channel's."""
+    """Returns HOST:PORT of the proxy between here and `address`; empty where there is none. `options` are the
+    channel's."""
     # gRPC sends several addresses at once nowhere else.
     if (
         is_direct(address)

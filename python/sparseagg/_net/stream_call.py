@@ -77,7 +77,7 @@ class StreamCall:
             self._changed.notify_all()
 
     def receive(self) -> Any:
-        """The next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
+        """Returns the next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
         _forks.check_process(self._made_in)
         with self._changed:
             self._wait(lambda: self._ended or bool(self._answers))
@@ -89,7 +89,7 @@ class StreamCall:
             return None
 
     def poll(self) -> Any:
-        """An answer that is here already, or None. Never blocks, never raises."""
+        """Returns an answer that is here already, or None. Never blocks, never raises."""
         with self._changed:
             return self._answers.popleft() if self._answers else None
 

@@ -41,8 +41,8 @@ _PACKAGE = ".sparseagg.v1"
 
 
 def _methods() -> dict[str, tuple[str, Any]]:
-    """The methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the bytes of the
-    description, which every version of protobuf has in the same way."""
+    """Returns the methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the
+    bytes of the description, which every version of protobuf has in the same way."""
     description = descriptor_pb2.FileDescriptorProto.FromString(
         aggregation_pb2.DESCRIPTOR.serialized_pb
     )
@@ -109,7 +109,7 @@ def _poll_interval() -> Iterator[None]:
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
-    """True where a repeated call fails because the attempt whose answer was lost had done it."""
+    """Returns True where a repeated call fails because the attempt whose answer was lost had done it."""
     return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
@@ -209,7 +209,7 @@ class Channel:
         return error if self.local_server is None else self.local_server.explain(error)
 
     def _should_try_tls(self, error: SparseAggError) -> bool:
-        """True where a server with TLS, called without, is a likely cause."""
+        """Returns True where a server with TLS, called without, is a likely cause."""
         return error.reason == "CONNECTION_CLOSED" and not self._answered
 
 
@@ -316,5 +316,5 @@ def _client_is_closed() -> SparseAggError:
 
 
 def _serialize(message: Any) -> bytes:
-    """The bytes of a message."""
+    """Returns the bytes of a message."""
     return bytes(message.SerializeToString())

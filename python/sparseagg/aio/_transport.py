@@ -77,7 +77,7 @@ class Transport(Channel):
             repeated = True
 
     async def _checked(self, error: SparseAggError) -> SparseAggError:
-        """`error`, or what is found to be behind it."""
+        """Returns `error`, or what is found to be behind it."""
         if self._should_try_tls(error) and await asyncio.to_thread(self._tls_probe.speaks_tls):
             return self._peer.with_tls()
         return error
@@ -100,7 +100,8 @@ class Transport(Channel):
         idle_timeout: float | None,
         for_update: bool = False,
     ) -> AsyncGenerator[Any, None]:
-        """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
+        """Yields the answers of a stream; `request` is a message for a server stream, an async iterable of messages
+        else.
 
         DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds. What the iterable raises
         is raised here.
@@ -168,6 +169,6 @@ class Transport(Channel):
 
 
 def _is_task_cancelled() -> bool:
-    """True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
+    """Returns True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0

@@ -55,7 +55,7 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
 
 
 def _put(array: np.ndarray[Any, Any], device: Any, what: str = "value") -> Any:
-    """A JAX array of the same values, which may keep the memory."""
+    """Returns a JAX array of the same values, which may keep the memory."""
     jax = sys.modules["jax"]
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if dtype == array.dtype:
