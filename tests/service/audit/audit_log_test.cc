@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -233,6 +235,25 @@ TEST_F(AuditLogTest, LinesThatFoundNoPlaceAreCountedByTheLastOne) {
   EXPECT_EQ(lines.back()["event"], "lines_lost");
   EXPECT_EQ(lines.back()["lines"], "7");
   EXPECT_TRUE(VerifyAuditLog(path_).ok());
+}
+
+TEST_F(AuditLogTest, LinesOfAnAttemptThatFailedDuringTheStopAreTriedOnceMore) {
+  std::promise<void> failed;
+  AuditOptions options{.path = path_};
+  options.retry_interval = std::chrono::hours(1);
+  options.on_trouble = [&](const absl::Status& status) {
+    if (status.ok()) return;
+    failed.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the stop begins meanwhile
+  };
+  {
+    const auto log = AuditLog::Open(std::move(options));
+    ASSERT_TRUE(log.ok()) << log.status();
+    const FileSizeLimit limit(0);
+    (*log)->Append("event", {});
+    failed.get_future().wait();
+  }
+  EXPECT_EQ(Verify(), "1 lines, torn 0");
 }
 
 TEST_F(AuditLogTest, APartOfALineThatCannotBeCutOffIsCutOffLater) {
