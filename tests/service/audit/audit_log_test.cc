@@ -15,7 +15,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -237,23 +236,32 @@ TEST_F(AuditLogTest, LinesThatFoundNoPlaceAreCountedByTheLastOne) {
   EXPECT_TRUE(VerifyAuditLog(path_).ok());
 }
 
-TEST_F(AuditLogTest, LinesOfAnAttemptThatFailedDuringTheStopAreTriedOnceMore) {
-  std::promise<void> failed;
+TEST_F(AuditLogTest, LinesOfAnAttemptThatFailsDuringTheStopAreTriedOnceMore) {
+  std::promise<void> failing, stopping;
+  std::atomic<bool> stops = false;
   AuditOptions options{.path = path_};
-  options.retry_interval = std::chrono::hours(1);
+  // The destructor asks for the time of the line that counts the lost ones, and holds the lock.
+  options.now = [&] {
+    if (stops.exchange(false)) stopping.set_value();
+    return std::chrono::system_clock::time_point(seconds(1'800'000'000));
+  };
   options.on_trouble = [&](const absl::Status& status) {
     if (status.ok()) return;
-    failed.set_value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the stop begins meanwhile
+    failing.set_value();
+    stopping.get_future().wait();
   };
   {
     const auto log = AuditLog::Open(std::move(options));
     ASSERT_TRUE(log.ok()) << log.status();
-    const FileSizeLimit limit(0);
-    (*log)->Append("event", {});
-    failed.get_future().wait();
+    {
+      const FileSizeLimit limit(0);
+      (*log)->Append("event", {});
+      failing.get_future().wait();
+    }
+    for (size_t i = 0; i < AuditLog::kWaitingMax; ++i) (*log)->Append("event", {});
+    stops = true;
   }
-  EXPECT_EQ(Verify(), "1 lines, torn 0");
+  EXPECT_EQ(Verify(), absl::StrCat(AuditLog::kWaitingMax + 1, " lines, torn 0"));
 }
 
 TEST_F(AuditLogTest, APartOfALineThatCannotBeCutOffIsCutOffLater) {
