@@ -405,7 +405,10 @@ absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStore::OpenUploadPayload(
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
-  return partials_->Take(identity);
+  // What an earlier round of this name left may not be deleted yet. Row numbers are never reused.
+  PartialIdentity of_row = identity;
+  absl::StrAppend(&of_row.description, " of round ", row->first);
+  return partials_->Take(of_row);
 }
 
 void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
