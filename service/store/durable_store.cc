@@ -405,10 +405,7 @@ absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStore::OpenUploadPayload(
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
-  // What an earlier round of this name left may not be deleted yet. Row numbers are never reused.
-  PartialIdentity of_row = identity;
-  absl::StrAppend(&of_row.description, " of round ", row->first);
-  return partials_->Take(of_row);
+  return partials_->Take(identity, row->first);
 }
 
 void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
