@@ -1,4 +1,4 @@
-"""Uploads that run at the same time have connections of their own, up to a number."""
+"""Uploads that run at the same time have connections of their own, up to a number; so do calls that wait for a round."""
 
 from __future__ import annotations
 
