@@ -24,7 +24,7 @@ _NUMBERS = frozenset({bool, int, float, complex})
 
 
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
-    """`value` as a SparseTensor or a dense one, without a copy where the layouts agree.
+    """Returns `value` as a SparseTensor or a dense one, without a copy where the layouts agree.
 
     value: SparseTensor; a tuple (indices, values, dense_shape), or a dictionary of these three, which may have a
         value_type, too; a scipy sparse matrix or array of any format; a torch
@@ -47,7 +47,7 @@ def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
 
 
 def as_tensor_of(spec: TensorSpec | None, value: Any, value_type: str | None = None) -> AnyTensor:
-    """`as_tensor` of a tensor that is meant for `spec` (None: unknown to the round; the server will say so).
+    """Returns `as_tensor` of a tensor that is meant for `spec` (None: unknown to the round; the server will say so).
 
     uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns. A triple or a dictionary without
     entries says nothing of the type and the width of its rows, so it has those of `spec`.
@@ -71,19 +71,19 @@ def as_tensor_of(spec: TensorSpec | None, value: Any, value_type: str | None = N
 
 
 def is_without_entries(value: Any) -> bool:
-    """True for (indices, values, dense_shape), also as a dictionary, of which both are empty."""
+    """Returns True for (indices, values, dense_shape), also as a dictionary, of which both are empty."""
     parts = _parts_of(value)
     return parts is not None and all(_is_empty(part) for part in parts[:2])
 
 
 def is_without_values(value: Any) -> bool:
-    """True for a tensor of a shape with a 0, as an empty buffer of a state_dict: no round has such a tensor, and where it
-    stands in a model it stays as it is."""
+    """Returns True for a tensor of a shape with a 0, as an empty buffer of a state_dict: no round has such a tensor,
+    and where it stands in a model it stays as it is."""
     return _parts_of(value) is None and _is_empty(value)
 
 
 def _parts_of(value: Any) -> tuple[Any, Any, Any] | None:
-    """(indices, values, dense_shape), where `value` is these; a SparseTensor, too, unpacks as one."""
+    """Returns (indices, values, dense_shape), where `value` is these; a SparseTensor, too, unpacks as one."""
     if isinstance(value, SparseTensor) or (isinstance(value, tuple) and len(value) == 3):
         indices, values, dense_shape = value
         return indices, values, dense_shape
@@ -111,7 +111,7 @@ def check_is_list(what: str, value: Any) -> None:
 
 
 def _what_is_no_list(value: Any) -> str:
-    """What `value` is, and what to write in its place; empty where it may be a list of tensors."""
+    """Returns what `value` is and what to write in its place; empty where it may be a list of tensors."""
     if is_mapping(value):
         return "one model; give a list of them: [model]"
     if isinstance(value, tuple) and _is_triple(value):
@@ -125,7 +125,7 @@ def _what_is_no_list(value: Any) -> str:
 
 
 def _is_triple(value: tuple[Any, ...]) -> bool:
-    """True where a tuple can be read as one sparse tensor."""
+    """Returns True where a tuple can be read as one sparse tensor."""
     if len(value) != 3 or any(is_mapping(part) for part in value):
         return False
     try:
@@ -136,11 +136,11 @@ def _is_triple(value: tuple[Any, ...]) -> bool:
 
 
 class ReadTensors(dict[str, AnyTensor]):
-    """What `read_tensors` gives; it is not read again."""
+    """The tensors that `read_tensors` returns. They are not read again."""
 
 
 def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
-    """The tensors of an update by the names of `flatten`, each as it is meant for its spec."""
+    """Returns the tensors of an update by the names of `flatten`, each as it is meant for its spec."""
     if type(tree) is ReadTensors:
         return tree
     tensors = ReadTensors()
@@ -152,7 +152,7 @@ def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
 
 
 def flatten(tree: Any) -> dict[str, Any]:
-    """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
+    """Returns the tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
 
     tree: nested mappings and lists of tensors, or one tensor, which is called "tensor". A list of plain numbers is a
         tensor.
@@ -174,7 +174,8 @@ def flatten(tree: Any) -> dict[str, Any]:
 
 
 def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of its own memory.
+    """Returns `tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of
+    its own memory.
 
     like: a model: nested mappings and lists of tensors.
     tensors: results by name: SparseTensor or numpy array.
@@ -185,7 +186,7 @@ def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def unflatten_owned(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """`unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
+    """Returns `unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
     return _restore(like, "", tensors, lambda tensor: tensor)
 
 
@@ -204,7 +205,7 @@ def specs_of(
     sparse_dim: Mapping[str, int] | None = None,
     integer_overflow: str = "checked",
 ) -> list[TensorSpec]:
-    """The description of a round that takes updates like `tree`.
+    """Returns the description of a round that takes updates like `tree`.
 
     tree: an update, or a model; see `flatten` for the nesting. Tensors without values, of a shape with a 0, are left out:
         updates may hold them, and `Result.like` gives them back as they are.
@@ -243,7 +244,7 @@ def specs_of(
 
 
 def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
-    """The one of this name. Raises UnknownTensorError, which lists the names, where there is none."""
+    """Returns the one of this name. Raises UnknownTensorError, which lists the names, where there is none."""
     if name not in tensors:
         raise UnknownTensorError(
             f'no tensor "{name}", only {_arguments.listed(tensors)}', reason="UNKNOWN_TENSOR"
@@ -252,7 +253,7 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 
 def _is_node(tree: Any, prefix: str) -> bool:
-    """True for a mapping or a list of tensors, each of which has a name of its own."""
+    """Returns whether `tree` is a mapping or a list of tensors, each of which has a name of its own."""
     try:
         return _holds_named_tensors(tree, prefix)
     except (SparseAggError, MemoryError, RecursionError):
@@ -282,7 +283,7 @@ def _holds_named_tensors(tree: Any, prefix: str) -> bool:
 
 
 def _holds_arrays(tree: Any) -> bool:
-    """True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
+    """Returns True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
     if isinstance(tree, list):
         return not _NUMBERS.issuperset(map(type, tree)) and any(map(_holds_arrays, tree))
     if isinstance(tree, tuple):  # (indices, values, dense_shape), or numbers
@@ -291,12 +292,12 @@ def _holds_arrays(tree: Any) -> bool:
 
 
 def _name_at(prefix: str) -> str:
-    """The name of the tensor there."""
+    """Returns the name of the tensor there."""
     return prefix[: -len(_SEPARATOR)] or _ROOT
 
 
 def _children(tree: Any, prefix: str) -> list[tuple[Any, str, Any]]:
-    """Keys, the prefixes of the names below them, and what is there."""
+    """Returns the keys, the prefixes of the names below them, and what is there."""
     with _arguments.refusing(f'the {type(tree).__name__} at "{prefix}"', InvalidUpdateError):
         items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
         return [(key, f"{prefix}{key}{_SEPARATOR}", child) for key, child in items]

@@ -47,7 +47,7 @@ class Connections:
             self._all.append(self._connect())
 
     def take(self) -> Connection:
-        """One without an upload, a new one where there is none, or else one with as few as any. To be given back."""
+        """Takes a connection without an upload, or a new one, or else one with the fewest uploads. Give it back later."""
         with self._lock:
             self._make_first()
             least = min(self._all, key=lambda connection: connection.uploads)
@@ -63,7 +63,8 @@ class Connections:
             connection.uploads -= 1
 
     def take_for_wait(self) -> Connection:
-        """The first where few calls wait for a round on it, or another one. To be given back with `end_wait`."""
+        """Returns the first connection, or another one where a hundred calls wait for a round on it. `end_wait` gives it
+        back."""
         with self._lock:
             self._make_first()
             for connection in (self._all[0], *self._for_waits):

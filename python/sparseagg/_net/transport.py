@@ -41,8 +41,8 @@ _PACKAGE = ".sparseagg.v1"
 
 
 def _methods() -> dict[str, tuple[str, Any]]:
-    """The methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the bytes of the
-    description, which every version of protobuf has in the same way."""
+    """Returns the methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the
+    bytes of the description, which every version of protobuf has in the same way."""
     description = descriptor_pb2.FileDescriptorProto.FromString(
         aggregation_pb2.DESCRIPTOR.serialized_pb
     )
@@ -111,7 +111,7 @@ def _poll_interval() -> Iterator[None]:
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
-    """True where a repeated call fails because the attempt whose answer was lost had done it."""
+    """Returns True where a repeated call fails because the attempt whose answer was lost had done it."""
     return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
@@ -176,7 +176,7 @@ class Channel:
             raise _client_is_closed()
 
     def _take_connection(self, method: str) -> Connection:
-        """The one for a call, which is given back with `_give_back`."""
+        """Returns the connection for a call. `_give_back` gives it back."""
         if method == UPLOADS:
             return self._connections.take()
         return self._connections.take_for_wait() if method in _WAITS else self._connections.first
@@ -211,7 +211,7 @@ class Channel:
         self._answered = True
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
-        """What a failed call raises."""
+        """Returns the exception of a failed call."""
         error = from_rpc_error(failure, for_update=for_update)
         # The server gives its errors a reason; most without one come from the connection.
         if error.reason:
@@ -224,7 +224,7 @@ class Channel:
         return error if self.local_server is None else self.local_server.explain(error)
 
     def _should_try_tls(self, error: SparseAggError) -> bool:
-        """True where a server with TLS, called without, is a likely cause."""
+        """Returns True where a server with TLS, called without, is a likely cause."""
         return error.reason == "CONNECTION_CLOSED" and not self._answered
 
 
@@ -332,5 +332,5 @@ def _client_is_closed() -> SparseAggError:
 
 
 def _serialize(message: Any) -> bytes:
-    """The bytes of a message."""
+    """Returns the bytes of a message."""
     return bytes(message.SerializeToString())

@@ -21,7 +21,7 @@ _CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
 
 
 class Transport(Channel):
-    """The channel of the asyncio client. For one event loop."""
+    """The channel of the asyncio client. It belongs to one event loop."""
 
     _library = grpc.aio
     _loop: asyncio.AbstractEventLoop | None = None  # of the first call
@@ -81,7 +81,7 @@ class Transport(Channel):
             repeated = True
 
     async def _checked(self, error: SparseAggError) -> SparseAggError:
-        """`error`, or what is found to be behind it."""
+        """Returns `error`, or what is found to be behind it."""
         if self._should_try_tls(error) and await asyncio.to_thread(self._tls_probe.speaks_tls):
             return self._peer.with_tls()
         return error
@@ -104,7 +104,8 @@ class Transport(Channel):
         idle_timeout: float | None,
         for_update: bool = False,
     ) -> AsyncGenerator[Any, None]:
-        """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
+        """Yields the answers of a stream; `request` is a message for a server stream, an async iterable of messages
+        else.
 
         DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds. What the iterable raises
         is raised here.
@@ -171,6 +172,6 @@ class Transport(Channel):
 
 
 def _is_task_cancelled() -> bool:
-    """True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
+    """Returns True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0

@@ -27,7 +27,7 @@ from support.flaky_proxy import FlakyProxy
 
 
 def uploads(client: Client) -> list[int]:
-    """How many each connection has."""
+    """Returns the number of uploads of each connection."""
     return [c.uploads for c in client._transport._connections._all]
 
 
@@ -214,7 +214,7 @@ def calls_of(client, round):
 
 
 def error_that_ends(client, round, is_busy):
-    """What the calls of one thread end with; `is_busy` is set after its first ones."""
+    """Returns the error that ends the calls of one thread; `is_busy` is set after its first calls."""
     try:
         for number, call in enumerate(calls_of(client, round)):
             call()
