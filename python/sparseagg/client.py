@@ -37,7 +37,8 @@ class Client(ClientBase):
     credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
     metadata: sent with every call.
     channel_options: gRPC channel arguments on top of the package's.
-    connections: the most connections that concurrent streams of updates share.
+    connections: the most connections that concurrent streams of updates share. Every hundred calls that wait for a round
+        have one more.
 
     A Client does not work in a forked child, nor does a new one there: both raise SparseAggError (CLIENT_FORKED). Start
     processes with multiprocessing's "spawn" or "forkserver", and make a client in each.

@@ -104,17 +104,24 @@ def _is_empty(part: Any) -> bool:
 
 def check_is_list(what: str, value: Any) -> None:
     """Refuses one tensor, or one model, where a list of them belongs: iterated over, it gives its rows, or its names."""
+    with _arguments.refusing(what):
+        found = _what_is_no_list(value)
+    if found:
+        raise InvalidArgumentError(f"{what} is {found}")
+
+
+def _what_is_no_list(value: Any) -> str:
+    """Returns what `value` is and what to write in its place; empty where it may be a list of tensors."""
     if is_mapping(value):
-        raise InvalidArgumentError(f"{what} is one model; give a list of them: [model]")
+        return "one model; give a list of them: [model]"
     if isinstance(value, tuple) and _is_triple(value):
-        raise InvalidArgumentError(
-            f"{what} is one tensor (indices, values, dense_shape); give a list of them: [tensor]"
-        )
+        return "one tensor (indices, values, dense_shape); give a list of them: [tensor]"
     if is_one_tensor(value):
-        raise InvalidArgumentError(
-            f"{what} is one {type(value).__name__}, whose parts would be taken for the tensors; give a list of them: "
+        return (
+            f"one {type(value).__name__}, whose parts would be taken for the tensors; give a list of them: "
             "[tensor] for this one, list(tensor) where its parts are meant"
         )
+    return ""
 
 
 def _is_triple(value: tuple[Any, ...]) -> bool:
@@ -134,7 +141,7 @@ class ReadTensors(dict[str, AnyTensor]):
 
 def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
     """Returns the tensors of an update by the names of `flatten`, each as it is meant for its spec."""
-    if isinstance(tree, ReadTensors):
+    if type(tree) is ReadTensors:
         return tree
     tensors = ReadTensors()
     for name, value in flatten(tree).items():
@@ -215,8 +222,9 @@ def specs_of(
     _arguments.names("op", ops, flat)
     specs = []
     for name, value in flat.items():
-        if is_without_values(value):
-            continue
+        with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
+            if is_without_values(value):
+                continue
         if name not in ops:
             raise InvalidArgumentError(f'op has none for the tensor "{name}"')
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
@@ -245,6 +253,18 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 
 def _is_node(tree: Any, prefix: str) -> bool:
+    """Returns whether `tree` is a mapping or a list of tensors, each of which has a name of its own."""
+    try:
+        return _holds_named_tensors(tree, prefix)
+    except (SparseAggError, MemoryError, RecursionError):
+        raise
+    except Exception as bad:  # of a foreign mapping, as one of a file that is closed
+        raise InvalidUpdateError(
+            f'tensor "{_name_at(prefix)}": {_arguments.words_of(bad)}', reason="SHAPE_MISMATCH"
+        ) from bad
+
+
+def _holds_named_tensors(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
         if _NUMBERS.issuperset(map(type, tree)):  # a million of them may be one tensor
             return False
@@ -276,9 +296,11 @@ def _name_at(prefix: str) -> str:
     return prefix[: -len(_SEPARATOR)] or _ROOT
 
 
-def _children(tree: Any, prefix: str) -> list[tuple[Any, Any]]:
+def _children(tree: Any, prefix: str) -> list[tuple[Any, str, Any]]:
+    """Returns the keys, the prefixes of the names below them, and what is there."""
     with _arguments.refusing(f'the {type(tree).__name__} at "{prefix}"', InvalidUpdateError):
-        return list(tree.items()) if isinstance(tree, Mapping) else list(enumerate(tree))
+        items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+        return [(key, f"{prefix}{key}{_SEPARATOR}", child) for key, child in items]
 
 
 def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
@@ -288,8 +310,8 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
             raise InvalidArgumentError(f'two tensors of the model are called "{name}"')
         found[name] = tree
         return
-    for key, child in _children(tree, prefix):
-        _collect(child, f"{prefix}{key}{_SEPARATOR}", found)
+    for _, child_prefix, child in _children(tree, prefix):
+        _collect(child, child_prefix, found)
 
 
 def _restore(
@@ -300,14 +322,15 @@ def _restore(
 ) -> Any:
     if not _is_node(like, prefix):
         name = _name_at(prefix)
-        if name not in tensors and is_without_values(like):
-            return like
+        with _arguments.refusing(f'tensor "{name}"'):
+            if name not in tensors and is_without_values(like):
+                return like
         tensor = tensor_of(tensors, name)
         with _arguments.refusing(f'tensor "{name}"'):
             return kind_of(like).restore(owned(tensor), like)
     restored = {
-        key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors, owned)
-        for key, child in _children(like, prefix)
+        key: _restore(child, child_prefix, tensors, owned)
+        for key, child_prefix, child in _children(like, prefix)
     }
     if isinstance(like, list):
         return list(restored.values())

@@ -92,6 +92,8 @@ _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 _JOIN_SECONDS = 5.0
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
+# Calls that last until a round changes or ends.
+_WAITS = frozenset({"WaitRound", "WatchRound"})
 
 
 @contextmanager
@@ -173,6 +175,19 @@ class Channel:
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
 
+    def _take_connection(self, method: str) -> Connection:
+        """Returns the connection for a call. `_give_back` gives it back."""
+        if method == UPLOADS:
+            return self._connections.take()
+        return self._connections.take_for_wait() if method in _WAITS else self._connections.first
+
+    def _give_back(self, method: str, connection: Connection) -> None:
+        """The call has ended."""
+        if method == UPLOADS:
+            self._connections.give_back(connection)
+        elif method in _WAITS:
+            self._connections.end_wait(connection)
+
     @contextmanager
     def _starting_call(self) -> Iterator[None]:
         """For the start of a call: gRPC raises a ValueError, or one of its own, where close() was faster."""
@@ -249,9 +264,13 @@ class Transport(Channel):
             self._check_open()
             try:
                 with self._starting_call():
-                    answer = self._connections.first.methods[method](
-                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                    )
+                    connection = self._take_connection(method)
+                    try:
+                        answer = connection.methods[method](
+                            request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                        )
+                    finally:
+                        self._give_back(method, connection)
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -290,7 +309,7 @@ class Transport(Channel):
         """Starts a stream; `request` for a server stream, None for one that the caller sends on; `take` as in StreamCall."""
         self._check_open()
         metadata = self._access.metadata()
-        connection = self._connections.take() if method == UPLOADS else self._connections.first
+        connection = self._take_connection(method)
 
         def start(requests: Iterator[Any]) -> Any:
             with self._starting_call():
@@ -298,10 +317,7 @@ class Transport(Channel):
                     requests if request is None else request, metadata=metadata
                 )
 
-        def end() -> None:
-            if method == UPLOADS:
-                self._connections.give_back(connection)
-
+        end = partial(self._give_back, method, connection)
         error_of = partial(self._error_of, for_update=for_update)
         call = StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
         with self._streams_lock:

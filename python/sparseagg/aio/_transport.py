@@ -13,7 +13,7 @@ from google.protobuf import empty_pb2
 from sparseagg import _arguments
 from sparseagg._net import forks as _forks
 from sparseagg._net.retry import Backoff
-from sparseagg._net.transport import METHODS, UPLOADS, Channel, was_done_before
+from sparseagg._net.transport import METHODS, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError
 
 _T = TypeVar("_T")
@@ -60,9 +60,13 @@ class Transport(Channel):
             self._check_open()
             try:
                 with self._starting_call():
-                    answer = await self._connections.first.methods[method](
-                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                    )
+                    connection = self._take_connection(method)
+                    try:
+                        answer = await connection.methods[method](
+                            request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                        )
+                    finally:
+                        self._give_back(method, connection)
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -125,7 +129,7 @@ class Transport(Channel):
                 await asyncio.Event().wait()
 
         is_server_stream = METHODS[method][0] == "unary_stream"
-        connection = self._connections.take() if method == UPLOADS else self._connections.first
+        connection = self._take_connection(method)
         call: Any = None
         reading: asyncio.Future[Any] | None = None
         try:
@@ -159,8 +163,7 @@ class Transport(Channel):
                 raise self._peer.connection_lost("grpc.aio could not write to it") from None
             raise await self._checked(self._error_of(failure, for_update=for_update)) from None
         finally:
-            if method == UPLOADS:
-                self._connections.give_back(connection)
+            self._give_back(method, connection)
             if call is not None:
                 call.cancel()
             if reading is not None and not reading.done():
