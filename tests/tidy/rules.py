@@ -277,7 +277,10 @@ DEPENDENCIES = [
         r"tests/(sparse|numerics|property|conformance)/.*",
         [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"],
     ),
-    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "cpu/", "highway", "tests", "gtest"]),
+    (
+        r"tests/cpu/.*",
+        [*_LOW, "sparse", "sparse/", "cpu", "cpu/", "highway", "tests", "gtest", "posix"],
+    ),
     # Kernels on the host: Thrust's host system stands in for the device's.
     (
         r"tests/cuda/emulator/.*",
