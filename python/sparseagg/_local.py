@@ -1,4 +1,4 @@
-"""Reductions in this process: updates go from the caller's arrays straight to the native library (`_native`)."""
+"""Reductions in this process: the native library (`_native`) reads updates from the caller's arrays."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sparseagg._encode.encodings import (
     encode_tensor,
     rounding_seed,
 )
+from sparseagg._encode.native_library import native_module
 from sparseagg._encode.recoded import Payload, Recoded
 from sparseagg._encode.wire import check_spec
-from sparseagg._native_library import native_module
 from sparseagg._requests import ReadUpdate
 from sparseagg.convert import ReadTensors
 from sparseagg.errors import InvalidUpdateError, SparseAggError
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from sparseagg import _native, _native_interface
     from sparseagg.tensors import Array
 
-# The `target` of sums that are to be made in this process, whatever the environment says.
+# The `target` that asks for a sum in this process, whatever the environment says.
 IN_PROCESS = "in-process"
-# A list of updates of up to this number of bytes is reduced at once, which is fastest; more, or a generator, in batches.
+# A list of updates with at most this number of bytes is reduced at once, which is fastest. A larger list or a generator
+# is reduced in batches.
 _AT_ONCE_BYTES_MAX = 512 << 20
 _INDEX_BYTES = 8  # of an entry in the library's memory
 # Updates of a list are handed over together up to this number of bytes, for the library to add several at a time.
@@ -44,20 +45,20 @@ _NO_INDICES: Array = np.empty(0, "<i8")
 
 
 def is_possible() -> bool:
-    """True where the package has its native library."""
+    """Returns whether the package has its native library."""
     return isinstance(native_module(), ModuleType)
 
 
 def is_wanted(target: str | None) -> bool:
-    """True where nobody names a server, neither the caller nor the environment, and the library is here; and where the
-    caller names this process."""
+    """Returns whether to reduce in this process: if `target` says so, or if the library is there and neither `target`
+    nor the environment names a server."""
     if target is None:
         return not os.environ.get("SPARSEAGG_SERVER") and is_possible()
     return target == IN_PROCESS
 
 
 def why_a_server_is_needed(target: str | None) -> str:
-    """What to tell who named no server and wants none, but has no library; otherwise empty."""
+    """Says why a call without a target needs a server: the package has no native library. Empty if it needs none."""
     absent = native_module()
     if target is not None or os.environ.get("SPARSEAGG_SERVER") or isinstance(absent, ModuleType):
         return ""
@@ -65,7 +66,7 @@ def why_a_server_is_needed(target: str | None) -> str:
 
 
 def at_once(updates: Iterable[Any]) -> bool:
-    """True for a list of updates that are read and small enough to be reduced as a whole."""
+    """Returns whether `updates` is a list of updates that have been read and are small enough to be reduced at once."""
     if not isinstance(updates, list):
         return False
     staged = 0
@@ -113,7 +114,7 @@ class LocalReduction:
                 return
 
     def snapshot(self) -> _native.Snapshot:
-        """The state so far."""
+        """Returns the state so far."""
         return self._reduction.snapshot()
 
     def merge(self, snapshot: _native.Snapshot) -> None:
@@ -121,8 +122,8 @@ class LocalReduction:
         self._reduction.merge(snapshot)
 
     def result(self, layout: str) -> Result:
-        """The result, which ends the reduction."""
-        layout_number(layout)  # refuses another one
+        """Ends the reduction and returns its result."""
+        layout_number(layout)  # raises for an unknown layout
         result = self._reduction.report()
         tensors = {
             name: _result_tensor(result.tensor(number), layout)
@@ -171,8 +172,8 @@ class LocalReduction:
 
 
 def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: str) -> EncodedTensor:
-    """The arrays as they are, where no other encoding is asked for. One that rounds values gives those that it gives on
-    the wire."""
+    """Returns the arrays unchanged unless another encoding is requested. An encoding that rounds values rounds them as
+    it does on the wire."""
     if options.encoding not in ("auto", RAW) or options.values_of(name) not in ("auto", "raw"):
         return encode_tensor(name, tensor, options, rounding_seed("", update_id, name))
     if isinstance(tensor, SparseTensor):

@@ -33,7 +33,8 @@ EXTRA_BYTES_MAX = 48 << 20
 
 
 def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: float) -> str | None:
-    """The values encoding ("auto" or "raw") with which `tensor` is packed, or None where it is sooner there unpacked.
+    """Returns the values encoding ("auto" or "raw") with which `tensor` is packed, or None where it is sooner there
+    unpacked.
 
     index_bytes: of its indices unpacked. values: "auto", or "raw" where they are to stay as they are.
     bytes_per_second: of the connection; 0 where only bytes count.
@@ -65,7 +66,7 @@ def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: f
 
 
 def _slowness(tensor: SparseTensor, is_sorted: bool) -> float:
-    """How many times as long as the rates say the packing of some entries takes: a busy machine is slower than the rates."""
+    """Returns how many times as long as the rates say some entries take to pack: a busy machine is slower."""
     some = SparseTensor(
         tensor.indices[:_TRIAL_ENTRIES],
         tensor.values[:_TRIAL_ENTRIES],
@@ -88,12 +89,12 @@ def _slowness(tensor: SparseTensor, is_sorted: bool) -> float:
 
 
 def _gain(saved: float, seconds: float, bytes_per_second: float) -> float:
-    """Seconds, or bytes where only these count."""
+    """Returns the seconds saved, or the bytes where only these count."""
     return saved / bytes_per_second - seconds if bytes_per_second else saved
 
 
 def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
-    """Bytes of packed indices, and whether they seem to be in order, by some blocks."""
+    """Returns the bytes of packed indices, and whether they seem to be in order, by some blocks."""
     nnz, shape = tensor.nnz, tensor.dense_shape
     starts = np.zeros(1, np.int64)
     if nnz > BLOCK_ENTRIES:
@@ -112,7 +113,7 @@ def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
 
 
 def _may_sort(tensor: SparseTensor, packed: float) -> bool:
-    """True where its order and its packed indices take no more memory than "auto" may take."""
+    """Returns True where its order and its packed indices take no more memory than "auto" may take."""
     if native_packing.is_here() and native_packing.scans(tensor.nnz, EXTRA_BYTES_MAX):
         return packed + native_packing.sort_bytes(tensor.nnz, EXTRA_BYTES_MAX) <= EXTRA_BYTES_MAX
     return packed + RowOrder.bytes_of(tensor) <= EXTRA_BYTES_MAX

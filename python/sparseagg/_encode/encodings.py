@@ -65,7 +65,7 @@ ValuesChoice = Union[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What a caller asks for; see `Round.submit`.
+    """The encodings that a caller requests; see `Round.submit`.
 
     bytes_per_second: of the connection, for "auto"; 0 where only the number of bytes counts.
     """
@@ -100,7 +100,7 @@ class EncodeOptions:
         return EncodeOptions(self.encoding, self.values, bytes_per_second)
 
     def values_of(self, tensor: str) -> str:
-        """The coding asked for a tensor's values."""
+        """Returns the coding asked for a tensor's values."""
         if isinstance(self.values, Mapping):
             return self.values.get(tensor, "auto")
         return self.values
@@ -120,7 +120,8 @@ class EncodedTensor:
 def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
-    """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
+    """Returns `tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot
+    hold."""
     ranges: list[tuple[int, int]] = []
     nnz = int(tensor.values.size > 0)
     indices: Payload = _NO_INDICES
@@ -170,7 +171,7 @@ def _bytes(encoded: EncodedTensor) -> int:
 def _pack(
     name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, bytes_max: int | None
 ) -> EncodedTensor:
-    """`tensor` in coo.packed. Raises NotSorted where sorting it takes more than `bytes_max`."""
+    """Returns `tensor` in coo.packed. Raises NotSorted where sorting it takes more than `bytes_max`."""
     indices: Array = _NO_BYTES
     order: NativePacking | RowOrder | None = None
     if isinstance(tensor, SparseTensor):
@@ -202,7 +203,7 @@ def _pack(
 def _pack_indices(
     tensor: SparseTensor, bytes_max: int | None
 ) -> tuple[Array, NativePacking | RowOrder | None]:
-    """The packed indices, and the order of the values; None where they go as they are."""
+    """Returns the packed indices and the order of the values; None where they go as they are."""
     packing = native_packing.pack(tensor, bytes_max)
     if packing is not None:
         return packing.indices, None if packing.is_in_order else packing
@@ -216,8 +217,8 @@ def _pack_indices(
 
 
 def _ranges(indices: Array) -> list[tuple[int, int]]:
-    """The smallest and the largest index of each dimension; none where there are no entries. By column: numpy takes ten
-    times as long with an axis."""
+    """Returns the smallest and the largest index of each dimension; none where there are no entries. By column: numpy
+    takes ten times as long with an axis."""
     if not len(indices):
         return []
     columns = [indices[:, dimension] for dimension in range(indices.shape[1])]
@@ -225,7 +226,7 @@ def _ranges(indices: Array) -> list[tuple[int, int]]:
 
 
 def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
-    """What is wrong with the indices; empty when each is one of the shape."""
+    """Returns what is wrong with the indices, or "" if each of them is within the shape."""
     indexed = tensor.dense_shape[: tensor.sparse_dim]
     if math.prod(indexed) >= _ROWS_MAX:
         return "its indexed dimensions multiply to 2^63 or more"
@@ -241,8 +242,8 @@ def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
 
 
 def _narrowed(indices: Array, ranges: list[tuple[int, int]]) -> Payload:
-    """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
-    it is the server that names them."""
+    """Returns int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones
+    too: it is the server that names them."""
     if indices.itemsize == 4:
         return indices
     if any(low < _I32.min or high > _I32.max for low, high in ranges) or not ranges:

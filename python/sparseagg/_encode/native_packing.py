@@ -6,8 +6,8 @@ import math
 from types import ModuleType
 from typing import TYPE_CHECKING, Callable
 
+from sparseagg._encode.native_library import native_module
 from sparseagg._encode.recoded import Payload, made_when_read
-from sparseagg._native_library import native_module
 from sparseagg.tensors import SparseTensor
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ _UNBOUNDED = (1 << 64) - 1
 
 
 def is_here() -> bool:
-    """True where the package has its native library."""
+    """Returns whether the package has its native library."""
     return isinstance(native_module(), ModuleType)
 
 
 def scans(nnz: int, bytes_max: int) -> int:
-    """How often the indices of unsorted entries are read in order to sort them; 0 where there is too little memory."""
+    """Returns how often the indices of unsorted entries are read in order to sort them; 0 where there is too little memory."""
     entries = _range_entries(bytes_max)
     if entries < min(nnz, _RANGE_ENTRIES_MIN) or nnz > _RANGES_MAX * entries:
         return 0
@@ -34,7 +34,7 @@ def scans(nnz: int, bytes_max: int) -> int:
 
 
 def sort_bytes(nnz: int, bytes_max: int) -> int:
-    """Memory that sorting takes."""
+    """Returns the memory that sorting takes."""
     return _SORT_BYTES * min(nnz, _range_entries(bytes_max))
 
 
@@ -43,7 +43,7 @@ def _range_entries(bytes_max: int) -> int:
 
 
 def pack(tensor: SparseTensor, bytes_max: int | None = None) -> NativePacking | None:
-    """The indices packed; None without the library, beyond `bytes_max`, and for rows that it cannot sort."""
+    """Packs the indices. Returns None without the library, beyond `bytes_max`, and for rows that it cannot sort."""
     native = native_module()
     if not isinstance(native, ModuleType) or not tensor.nnz:
         return None
@@ -61,11 +61,11 @@ class NativePacking:
         self.indices = packing.take()
 
     def of(self, values: Array) -> Array:
-        """`values` in this order."""
+        """Returns `values` in this order."""
         return self._packing.values(values, 0, self._nnz)
 
     def values(self, values: Array, convert: Callable[[Array], Array], itemsize: int) -> Payload:
-        """`values` in this order, converted to elements of `itemsize`."""
+        """Returns `values` in this order, converted to elements of `itemsize`."""
         width = math.prod(values.shape[1:])
         return made_when_read(
             self._nnz,

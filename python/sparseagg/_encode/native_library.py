@@ -8,7 +8,7 @@ from types import ModuleType
 
 @functools.lru_cache(maxsize=1)
 def native_module() -> ModuleType | ImportError:
-    """`sparseagg._native`, or why it cannot be imported."""
+    """Returns `sparseagg._native`, or why it cannot be imported."""
     try:
         from sparseagg import _native
     except ImportError as absent:
