@@ -11,6 +11,8 @@ inline constexpr uint64_t kBatchUpdatesMax = 1000;  // updates in one UpdateBatc
 // The task service (tasks.proto).
 inline constexpr uint64_t kTaskGroupsPerCallMax = 100;
 inline constexpr uint64_t kTasksPerGroupMax = 100'000;
+inline constexpr uint64_t kTaskContributorsPerCallMax = 50'000;
+inline constexpr uint64_t kTaskPercentOfGoalMax = 10'000;
 inline constexpr uint64_t kTasksPerCallMax = 1'000'000;
 inline constexpr uint64_t kTaskPayloadBytesMax = uint64_t{1} << 20;  // of one group
 inline constexpr uint64_t kTaskAttemptsMax = 1000;
