@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "client/cli/task_connection.h"
 #include "client/cli/tensor_spec.h"
 #include "client/io/file_error.h"
 #include "client/transport/credentials.h"
@@ -180,6 +181,10 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(
   client::ClientOptions options = OptionsOf(flags);
   options.on_retry = std::move(on_retry);
   return client::Client::Connect(flags.server, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<client::TaskClient>> ConnectTasks(const CommonFlags& flags) {
+  return client::TaskClient::Connect(flags.server, OptionsOf(flags));
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags& flags,

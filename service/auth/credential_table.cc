@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNameKinds = {"dns:", "uri:", "email:", "ip:", "cn:"};
-constexpr std::array<std::string_view, 5> kTenantLimits = {
-    "tenant-rounds-max", "tenant-bytes-max", "tenant-streams-max", "tenant-uploads-max",
-    "tenant-waits-max"};
+constexpr std::array<std::string_view, 6> kTenantLimits = {
+    "tenant-rounds-max",  "tenant-bytes-max", "tenant-streams-max",
+    "tenant-uploads-max", "tenant-waits-max", "tenant-tasks-max"};
 
 template <typename... Words>
 absl::Status Invalid(const Words&... words) {
@@ -191,8 +191,8 @@ class CredentialTable::Parser {
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
                        "\" is not a limit with a whole number; the limits are tenant-rounds-max, "
-                       "tenant-bytes-max, "
-                       "tenant-streams-max, tenant-uploads-max and tenant-waits-max");
+                       "tenant-bytes-max, tenant-streams-max, tenant-uploads-max, "
+                       "tenant-waits-max and tenant-tasks-max");
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();
     }

@@ -41,8 +41,17 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
 
 }  // namespace
 
-absl::Status AdmittedCall::CheckContributor(std::string_view contributor) const {
+absl::Status AdmittedCall::CheckContributor(std::string_view round,
+                                            std::string_view contributor) const {
   absl::Status status = AuthoriseContributor(caller, contributor);
+  if (status.ok()) return status;
+  if (caller.roles.Has(Role::kWorker) && holds_task(round, contributor)) return absl::OkStatus();
+  on_refused(status);
+  return status;
+}
+
+absl::Status AdmittedCall::CheckWorker(std::string_view worker) const {
+  absl::Status status = AuthoriseWorker(caller, worker);
   if (!status.ok()) on_refused(status);
   return status;
 }
@@ -71,12 +80,18 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
+  const auto holds_task = [this, tenant = caller->tenant, principal = caller->principal](
+                              std::string_view round, std::string_view contributor) {
+    return security_.holds_task(tenant, principal, round, contributor);
+  };
   return AdmittedCall{.caller = *std::move(caller),
                       .engine = &engine,
                       .place = nullptr,
-                      .on_refused = [this, rpc, &context](const absl::Status& why) {
-                        security_.on_refused(rpc, context.peer(), why);
-                      }};
+                      .on_refused =
+                          [this, rpc, &context](const absl::Status& why) {
+                            security_.on_refused(rpc, context.peer(), why);
+                          },
+                      .holds_task = holds_task};
 }
 
 absl::StatusOr<AdmittedCall> Gate::AdmitStream(const grpc::CallbackServerContext& context,

@@ -22,7 +22,7 @@ TaskGroupSnapshot TaskGroup::Snapshot() const {
           .failed = failed_count_,
           .cancelled = cancelled_count_,
           .leases = leases_,
-          .revision = completed_count_ + failed_count_ + cancelled_count_,
+          .revision = 1 + completed_count_ + failed_count_ + cancelled_count_,
           .create_time = info_.create_time,
           .deadline = info_.deadline,
           .durability = info_.durability};

@@ -114,7 +114,7 @@ struct TaskGroupSnapshot {
   uint64_t failed = 0;
   uint64_t cancelled = 0;
   uint64_t leases = 0;
-  uint64_t revision = 0;  // increases with every task that enters a final state
+  uint64_t revision = 0;  // from 1; increases with every task that enters a final state
   std::chrono::system_clock::time_point create_time;
   std::optional<std::chrono::system_clock::time_point> deadline;
   Durability durability = Durability::kMemory;

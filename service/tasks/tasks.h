@@ -123,6 +123,7 @@ class Tasks : public EngineObserver {
   // too; call this about every second for those that wait.
   void Tick();
   TaskStats Stats();
+  const TaskLimits& limits() const { return options_.limits; }
   bool waits_for_disk() const { return rows_ != nullptr; }
 
   // Learns that a round has closed or was deleted.

@@ -46,6 +46,7 @@ class TaskBench {
     tasks_ = std::make_unique<Tasks>(std::move(options), *store_, rows);
     auto damaged =
         tasks_->Recover([this](const std::string& round) -> absl::StatusOr<RoundOfTasks> {
+          if (rounds_of_store) return FindInStore(round);
           const auto found = rounds.find(round);
           if (found != rounds.end()) return found->second;
           return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", round);
@@ -58,6 +59,8 @@ class TaskBench {
     tasks_.reset();
     store_.reset();
   }
+  // The next start is on this folder.
+  void MoveTo(std::string folder) { folder_ = std::move(folder); }
 
   Tasks& tasks() { return *tasks_; }
   UpdateStore& store() { return *store_; }
@@ -136,10 +139,21 @@ class TaskBench {
   TaskLimits limits;
   std::string tenant{kDefaultTenant};
   std::map<std::string, RoundOfTasks> rounds;  // by qualified name
-  std::vector<std::string> damaged_groups;     // of the last start
+  bool rounds_of_store = false;  // the state of a round is what the store has, not `rounds`
+  std::vector<std::string> damaged_groups;  // of the last start
 
  private:
-  const std::string folder_;
+  absl::StatusOr<RoundOfTasks> FindInStore(const std::string& name) const {
+    for (const RoundRecord& round : store_->Rounds()) {
+      if (round.name != name) continue;
+      const bool open = round.phase == RoundPhase::kOpen;
+      return RoundOfTasks{.state = open ? RoundState::kOpen : RoundState::kSealed,
+                          .durability = Durability::kDurable};
+    }
+    return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", name);
+  }
+
+  std::string folder_;
   const FailpointHook hook_;
   std::chrono::system_clock::time_point wall_{std::chrono::hours(24 * 365 * 50)};
   std::chrono::steady_clock::time_point steady_{std::chrono::hours(1)};

@@ -63,7 +63,7 @@ TEST_F(TasksTest, ATaskIsAcquiredAndCompletedWithTheReceipt) {
   EXPECT_EQ(group.completed, 1u);
   EXPECT_EQ(group.available, 1u);
   EXPECT_EQ(group.leases, 1u);
-  EXPECT_EQ(group.revision, 1u);
+  EXPECT_EQ(group.revision, 2u);
   EXPECT_FALSE(group.finished());
 }
 
@@ -215,7 +215,7 @@ TEST_F(TasksTest, ADeadlineEndsTheTasksThatAreLeft) {
   ASSERT_TRUE(bench_.Submit("rounds/r", counted.contributor).ok());
   bench_.Pass(seconds(99));
   bench_.tasks().Tick();
-  EXPECT_EQ(bench_.Group("taskgroups/g").revision, 0u);
+  EXPECT_EQ(bench_.Group("taskgroups/g").revision, 1u);
   bench_.Pass(seconds(1));
   bench_.tasks().Tick();
   EXPECT_EQ(bench_.Get(counted.name).state, TaskState::kCompleted);
@@ -232,7 +232,7 @@ TEST_F(TasksTest, CancelEndsTasksAndGroupsOnce) {
     return bench_.tasks().Cancel("default", names);
   };
   EXPECT_EQ(ErrorReason(cancel({"taskgroups/g", "taskgroups/x"}).status()), "TASK_GROUP_NOT_FOUND");
-  EXPECT_EQ(bench_.Group("taskgroups/g").revision, 0u) << "an unknown name changes nothing";
+  EXPECT_EQ(bench_.Group("taskgroups/g").revision, 1u) << "an unknown name changes nothing";
   EXPECT_EQ(cancel({"taskgroups/g/tasks/2"}).value(), 1u);
   EXPECT_EQ(cancel({"taskgroups/g", "taskgroups/h/tasks/1"}).value(), 3u);
   EXPECT_EQ(cancel({"taskgroups/g"}).value(), 0u);
@@ -415,7 +415,7 @@ TEST_F(TasksTest, AWatcherLearnsOfEveryTaskThatEndsAndOfTheGroupsEnd) {
   EXPECT_TRUE(bench_.tasks().Cancel("default", {"taskgroups/g/tasks/1"}).ok());
   bench_.EndRound("rounds/r", RoundState::kSealed);
   bench_.tasks().Tick();
-  EXPECT_THAT(revisions, ElementsAre(1, 2));
+  EXPECT_THAT(revisions, ElementsAre(2, 3));
   handle->reset();
   bench_.EndRound("rounds/r", RoundState::kRetired);
   bench_.tasks().Tick();
