@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "proto/error_details.h"
 #include "service/rpc/aggregation_service.h"
-#include "service/rpc/task_service.h"
+#include "service/rpc/tasks/task_service.h"
 #include "sparseagg/v1/aggregation.pb.h"
 #include "sparseagg/v1/tasks.pb.h"
 

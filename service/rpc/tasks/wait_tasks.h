@@ -1,6 +1,6 @@
 // WaitTasks: a long poll that holds no thread while it waits.
-#ifndef SPARSEAGG_SERVICE_RPC_WAIT_TASKS_H_
-#define SPARSEAGG_SERVICE_RPC_WAIT_TASKS_H_
+#ifndef SPARSEAGG_SERVICE_RPC_TASKS_WAIT_TASKS_H_
+#define SPARSEAGG_SERVICE_RPC_TASKS_WAIT_TASKS_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -20,4 +20,4 @@ grpc::ServerUnaryReactor* StartWaitTasks(AdmittedCall call, Tasks& tasks, DrainL
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_WAIT_TASKS_H_
+#endif  // SPARSEAGG_SERVICE_RPC_TASKS_WAIT_TASKS_H_

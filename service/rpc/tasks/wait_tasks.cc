@@ -1,4 +1,4 @@
-#include "service/rpc/wait_tasks.h"
+#include "service/rpc/tasks/wait_tasks.h"
 
 #include <chrono>
 #include <functional>

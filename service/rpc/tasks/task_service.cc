@@ -1,4 +1,4 @@
-#include "service/rpc/task_service.h"
+#include "service/rpc/tasks/task_service.h"
 
 #include <memory>
 #include <utility>
@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 #include "proto/error_details.h"
+#include "service/rpc/tasks/wait_tasks.h"
 #include "service/rpc/unary_call.h"
-#include "service/rpc/wait_tasks.h"
 #include "service/rpc/wire/message_bytes.h"
 #include "service/rpc/wire/received_update.h"
 #include "service/rpc/wire/status_table.h"

@@ -1,7 +1,7 @@
 // The TaskService of sparseagg.v1 on gRPC's callback API: it translates requests for Tasks
 // (service/tasks/) and its answers. Every method is raw, as in aggregation_service.h.
-#ifndef SPARSEAGG_SERVICE_RPC_TASK_SERVICE_H_
-#define SPARSEAGG_SERVICE_RPC_TASK_SERVICE_H_
+#ifndef SPARSEAGG_SERVICE_RPC_TASKS_TASK_SERVICE_H_
+#define SPARSEAGG_SERVICE_RPC_TASKS_TASK_SERVICE_H_
 
 #include <atomic>
 #include <chrono>
@@ -90,4 +90,4 @@ class TaskService : public TaskServiceBase {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_TASK_SERVICE_H_
+#endif  // SPARSEAGG_SERVICE_RPC_TASKS_TASK_SERVICE_H_
