@@ -172,7 +172,7 @@ void Tasks::AddEnd(RoundEnd end) {
 }
 
 void Tasks::OnRoundState(const RoundSnapshot& round) {
-  if (round.state == RoundState::kOpen || round.state == RoundState::kPublished) return;
+  if (round.state == RoundState::kOpen) return;
   AddEnd({QualifiedName(round.tenant, round.name), round.state == RoundState::kRetired});
 }
 
