@@ -237,7 +237,7 @@ void AddCreate(CLI::App& task, const CliContext& context) {
               "Capability that a worker must have (may be repeated)");
   command.add_option("--lease", flags->lease,
                      "Time without a heartbeat after which another worker gets the task (60s)");
-  command.add_option("--attempts", group.attempts_max,
+  command.add_option("--attempts-max", group.attempts_max,
                      "Attempts after which a task has failed (0: 3)");
   command.add_option("--deadline", flags->deadline,
                      "When unfinished tasks fail: after this time (10m, 2h), or at a time "

@@ -53,16 +53,21 @@ v1::AcquireTasksRequest Acquisition(const std::string& worker, uint32_t max = 1)
   return request;
 }
 
+v1::SubmitUpdateRequest UpdateOf(const std::string& round, const std::string& contributor) {
+  auto update = VectorUpdate(round, contributor, VectorEntries("t", 10, {1}, {1.0f}));
+  update.mutable_header()->set_update_id("u");
+  return update;
+}
+
 class TaskServiceTest : public RpcTest {
  protected:
   void SetUp() override { ASSERT_TRUE(client_.Create(VectorRound("t", 10), "r").ok()); }
 
   // The update of the task's contributor is counted.
   v1::Receipt Submit(const v1::Task& task) {
-    const auto receipt = client_.Submit(
-        VectorUpdate(task.round(), task.contributor(), VectorEntries("t", 10, {1}, {1.0f})));
+    const auto receipt = client_.Submit(UpdateOf(task.round(), task.contributor()));
     EXPECT_TRUE(receipt.ok()) << receipt.status();
-    return *receipt;
+    return receipt.ok() ? *receipt : v1::Receipt();
   }
   absl::StatusOr<v1::TaskGroup> Wait(uint64_t after_revision, int64_t seconds) {
     v1::WaitTasksRequest request;
@@ -195,9 +200,7 @@ class TaskRolesTest : public ::testing::Test {
     const auto context = NewContext();
     context->AddMetadata("authorization", "Bearer " + token);
     v1::Receipt receipt;
-    return FromGrpc(rounds_->SubmitUpdate(
-        context.get(), VectorUpdate(round, contributor, VectorEntries("t", 10, {1}, {1.0f})),
-        &receipt));
+    return FromGrpc(rounds_->SubmitUpdate(context.get(), UpdateOf(round, contributor), &receipt));
   }
 
   TemporaryFolder folder_;
