@@ -34,6 +34,8 @@ constexpr Hint kHints[] = {
     {"SERVER_WITH_TLS", "give the file of its CA with --tls-ca"},
     {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
     {"CREDENTIALS_MISSING", "give a file with a token with --token-file"},
+    {"TASK_NOT_FOUND", "`sparseagg task list` lists the tasks"},
+    {"TASK_GROUP_NOT_FOUND", "`sparseagg task list` lists the tasks"},
 };
 
 // Replaces every control character by a blank, so that text of a server or a file cannot break the

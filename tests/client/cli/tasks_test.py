@@ -50,7 +50,7 @@ class TasksTest(ProgramTest):
                                                 "--count", "1", code=4))  # fmt: skip
         self.assertIn("count", self.error("task", "create", "--pool", "p", "--round", "none",
                                           code=1))  # fmt: skip
-        self.error("task", "get", "none/1", code=4)
+        self.assertIn("task list", self.error("task", "get", "none/1", code=4))
         self.error("task", "create", "--pool", "p", "--round", "r", "--count", "1",
                    "--contributor", "c", code=2)  # fmt: skip
 
