@@ -1,10 +1,9 @@
-"""Reductions in this process: updates go from the caller's arrays straight to the native library (`_native`)."""
+"""Reductions in this process: the native library (`_native`) reads updates from the caller's arrays."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from sparseagg._encode.encodings import (
     encode_tensor,
     rounding_seed,
 )
+from sparseagg._encode.native_library import native_module
 from sparseagg._encode.recoded import Payload, Recoded
 from sparseagg._encode.wire import check_spec
 from sparseagg._requests import ReadUpdate
@@ -30,49 +30,43 @@ from sparseagg.result import Result, layout_number
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
 if TYPE_CHECKING:
-    from sparseagg import _native
+    from sparseagg import _native, _native_interface
     from sparseagg.tensors import Array
 
-# The `target` of sums that are to be made in this process, whatever the environment says.
+# The `target` that asks for a sum in this process, whatever the environment says.
 IN_PROCESS = "in-process"
-# A list of updates of up to this number of bytes is reduced at once, which is fastest; more, or a generator, in batches.
+# A list of updates with at most this number of bytes is reduced at once, which is fastest. A larger list or a generator
+# is reduced in batches.
 _AT_ONCE_BYTES_MAX = 512 << 20
 _INDEX_BYTES = 8  # of an entry in the library's memory
+# Updates of a list are handed over together up to this number of bytes, for the library to add several at a time.
+_TOGETHER_BYTES = 64 << 20
 _NO_INDICES: Array = np.empty(0, "<i8")
 
 
-@functools.lru_cache(maxsize=1)
-def _native_module() -> ModuleType | ImportError:
-    try:
-        from sparseagg import _native
-    except ImportError as absent:
-        return absent
-    return _native
-
-
 def is_possible() -> bool:
-    """True where the package has its native library."""
-    return isinstance(_native_module(), ModuleType)
+    """Returns whether the package has its native library."""
+    return isinstance(native_module(), ModuleType)
 
 
 def is_wanted(target: str | None) -> bool:
-    """True where nobody names a server, neither the caller nor the environment, and the library is here; and where the
-    caller names this process."""
+    """Returns whether to reduce in this process: if `target` says so, or if the library is there and neither `target`
+    nor the environment names a server."""
     if target is None:
         return not os.environ.get("SPARSEAGG_SERVER") and is_possible()
     return target == IN_PROCESS
 
 
 def why_a_server_is_needed(target: str | None) -> str:
-    """What to tell who named no server and wants none, but has no library; otherwise empty."""
-    absent = _native_module()
+    """Says why a call without a target needs a server: the package has no native library. Empty if it needs none."""
+    absent = native_module()
     if target is not None or os.environ.get("SPARSEAGG_SERVER") or isinstance(absent, ModuleType):
         return ""
     return f"this package has no native library ({absent}), so a sum without a target needs a server at this address"
 
 
 def at_once(updates: Iterable[Any]) -> bool:
-    """True for a list of updates that are read and small enough to be reduced as a whole."""
+    """Returns whether `updates` is a list of updates that have been read and are small enough to be reduced at once."""
     if not isinstance(updates, list):
         return False
     staged = 0
@@ -89,7 +83,7 @@ class LocalReduction:
     """A stateless reduction in this process, with the checks and the errors of the server's."""
 
     def __init__(self, specs: Sequence[TensorSpec], options: EncodeOptions, at_once: bool) -> None:
-        native = _native_module()
+        native = native_module()
         if not isinstance(native, ModuleType):
             raise SparseAggError(
                 f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
@@ -105,14 +99,22 @@ class LocalReduction:
 
     def add(self, update: ReadUpdate) -> None:
         """Adds it; its arrays are not needed afterwards."""
-        name = update.update_id
-        with _arguments.refusing(f"update {name}", InvalidUpdateError):
-            weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
-            parts = [self._part(name, *item) for item in update.tensors.items()]
-        self._reduction.add(name, weight, parts)
+        self._reduction.add([self._encoded(update)])
+
+    def add_all(self, updates: Iterable[ReadUpdate]) -> None:
+        """Adds them, several at a time. Their arrays must stay as they are until it returns. Raises the error of the first
+        that is refused; others may have been added."""
+        unread = iter(updates)
+        while True:
+            together, refused = self._next(unread)
+            self._reduction.add(together)  # if one of these is refused, too, it comes first
+            if refused is not None:
+                raise refused
+            if not together:
+                return
 
     def snapshot(self) -> _native.Snapshot:
-        """The state so far."""
+        """Returns the state so far."""
         return self._reduction.snapshot()
 
     def merge(self, snapshot: _native.Snapshot) -> None:
@@ -120,14 +122,38 @@ class LocalReduction:
         self._reduction.merge(snapshot)
 
     def result(self, layout: str) -> Result:
-        """The result, which ends the reduction."""
-        layout_number(layout)  # refuses another one
+        """Ends the reduction and returns its result."""
+        layout_number(layout)  # raises for an unknown layout
         result = self._reduction.report()
         tensors = {
             name: _result_tensor(result.tensor(number), layout)
             for number, name in enumerate(self._specs)
         }
         return Result(tensors, _manifest(result.manifest()))
+
+    def _next(
+        self, unread: Iterator[ReadUpdate]
+    ) -> tuple[list[_native.Update], SparseAggError | None]:
+        """Updates of `_TOGETHER_BYTES`: fewer at the end, and before one that is refused, whose error comes with them."""
+        together: list[_native.Update] = []
+        together_bytes = 0
+        try:
+            for update in unread:
+                together.append(self._encoded(update))
+                together_bytes += _bytes_of(together[-1])
+                if together_bytes >= _TOGETHER_BYTES:
+                    break
+        except SparseAggError as bad:
+            return together, bad
+        return together, None
+
+    def _encoded(self, update: ReadUpdate) -> _native.Update:
+        name = update.update_id
+        with _arguments.refusing(f"update {name}", InvalidUpdateError):
+            weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
+            parts = [self._part(name, *item) for item in update.tensors.items()]
+        made: _native.Update = self._native.Update(name, weight, parts)
+        return made
 
     def _part(self, update_id: str, name: str, tensor: AnyTensor) -> _native.Part:
         encoded = _encoded(name, tensor, self._options, update_id)
@@ -146,13 +172,17 @@ class LocalReduction:
 
 
 def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: str) -> EncodedTensor:
-    """The arrays as they are, where no other encoding is asked for. One that rounds values gives those that it gives on
-    the wire."""
+    """Returns the arrays unchanged unless another encoding is requested. An encoding that rounds values rounds them as
+    it does on the wire."""
     if options.encoding not in ("auto", RAW) or options.values_of(name) not in ("auto", "raw"):
         return encode_tensor(name, tensor, options, rounding_seed("", update_id, name))
     if isinstance(tensor, SparseTensor):
         return EncodedTensor(RAW, "", tensor.nnz, tensor.indices, tensor.values)
     return EncodedTensor(RAW, "", int(tensor.values.size > 0), _NO_INDICES, tensor.values)
+
+
+def _bytes_of(update: _native.Update) -> int:
+    return sum(part.indices.nbytes + part.values.nbytes for part in update.parts)
 
 
 def _in_memory(payload: Payload) -> Array:
@@ -165,7 +195,7 @@ def _result_tensor(tensor: _native.ResultTensor, layout: str) -> ResultTensor:
     return SparseTensor(tensor.indices(), tensor.values(), tensor.dense_shape, tensor.value_type)
 
 
-def _manifest(found: _native.Manifest) -> Manifest:
+def _manifest(found: _native_interface.Manifest) -> Manifest:
     return Manifest(
         contributors=found.contributors,
         total_weight=found.total_weight,

@@ -1,8 +1,8 @@
-"""The native library: the core and the CPU back end in this process (python/native/native.h), through ctypes, whose calls
-release the GIL.
+"""Calls the native library, which has the core and the CPU back end (python/native/native.h), through ctypes, whose
+calls release the GIL.
 
-Importing this module raises ImportError where the package came without the library, as a pure wheel does, or with that of
-another version.
+Importing this module raises ImportError if the package has no library (a pure wheel has none) or that of another
+version.
 """
 
 from __future__ import annotations
@@ -13,159 +13,28 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseagg import __version__
+from sparseagg import _native_interface as c
 from sparseagg.errors import SparseAggError, from_error_message
 from sparseagg.tensors import VALUE_DTYPES, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
-LIBRARY = Path(__file__).with_name("_native_core.so")
-
 _NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
 _NAMES = {number: name for name, number in _NUMBERS.items()}
-_Shape = ctypes.POINTER(ctypes.c_int64)
 
 
-class _Bytes(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
-
-    def text(self) -> str:
-        """As UTF-8; what is none of it is shown as such."""
-        if not self.size:
-            return ""
-        return ctypes.string_at(self.data, self.size).decode(errors="backslashreplace")
-
-
-class _Error(ctypes.Structure):
-    _fields_ = (
-        ("code", ctypes.c_int32),
-        ("retry_after_ms", ctypes.c_uint64),
-        ("reason", _Bytes),
-        ("message", _Bytes),
-        ("metadata", _Bytes),
-    )
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("op", _Bytes),
-        ("plan", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("is_modular", ctypes.c_uint32),
-    )
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("encoding", _Bytes),
-        ("values_encoding", _Bytes),
-        ("indices", _Bytes),
-        ("values", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("has_i32_indices", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-    )
-
-
-class _ResultTensor(ctypes.Structure):
-    _fields_ = (
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-        ("indices", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("values_bytes", ctypes.c_uint64),
-    )
-
-
-class Manifest(ctypes.Structure):
-    """What a result was computed from; `publish_time` in seconds since 1970."""
-
-    _fields_ = (
-        ("contributors", ctypes.c_uint64),
-        ("total_weight", ctypes.c_double),
-        ("infinite_values", ctypes.c_uint64),
-        ("publish_time", ctypes.c_double),
-    )
-
-
-_Handle = ctypes.c_void_p
-_ErrorPointer = ctypes.POINTER(_Error)
-_OUT = ctypes.POINTER(_Handle)
-# Name: type of the result, types of the arguments.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "version": (ctypes.c_char_p,),
-    "error_free": (None, _ErrorPointer),
-    "core_new": (_ErrorPointer, ctypes.c_uint32, _OUT),
-    "reduction_new": (
-        _ErrorPointer,
-        _Handle,
-        ctypes.POINTER(_Spec),
-        ctypes.c_uint64,
-        ctypes.c_uint32,
-        _OUT,
-    ),
-    "reduction_free": (None, _Handle),
-    "reduction_add": (
-        _ErrorPointer,
-        _Handle,
-        _Bytes,
-        ctypes.c_float,
-        ctypes.POINTER(_Tensor),
-        ctypes.c_uint64,
-    ),
-    "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
-    "snapshot_free": (None, _Handle),
-    "reduction_merge": (_ErrorPointer, _Handle, _Handle),
-    "reduction_report": (_ErrorPointer, _Handle, _OUT),
-    "result_manifest": (None, _Handle, ctypes.POINTER(Manifest)),
-    "result_tensor": (None, _Handle, ctypes.c_uint64, ctypes.POINTER(_ResultTensor)),
-    "result_indices": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_dense": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_free": (None, _Handle),
-}
-
-
-def _load() -> Any:
-    """The functions by name."""
-    try:
-        library = ctypes.CDLL(str(LIBRARY))
-    except OSError as bad:
-        raise ImportError(f"the native library cannot be loaded: {bad}") from None
-    functions = SimpleNamespace()
-    for name, (result, *arguments) in _FUNCTIONS.items():
-        function = getattr(library, f"sparseagg_native_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    version = functions.version().decode()
-    if version != __version__:
-        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
-    return functions
-
-
-_library = _load()
+_library = c.load()
 
 
 class _Core:
-    """The back end of this process, made when it is first needed. A forked child makes one of its own: with one thread
-    where its parent had one with many, which are not there."""
+    """The back end of this process, made when it is first needed. A forked child makes its own. If the parent had made
+    one, the child's has one thread, because the parent's threads do not exist in the child."""
 
     def __init__(self) -> None:
         self._begin(threads=0)  # one for each processor
@@ -173,17 +42,17 @@ class _Core:
 
     def _begin(self, threads: int) -> None:
         self._threads = threads
-        self._handle = _Handle()
+        self._handle = c.Handle()
         self._lock = threading.Lock()
 
     def _begin_in_child(self) -> None:
         self._begin(1 if self._handle else self._threads)
 
     def handle(self) -> Any:
-        """It lives as long as the process."""
+        """Returns the back end, which lives as long as the process."""
         with self._lock:
             if not self._handle:
-                handle = _Handle()
+                handle = c.Handle()
                 _check(_library.core_new(self._threads, ctypes.byref(handle)))
                 self._handle = handle
             return self._handle
@@ -194,7 +63,7 @@ _core = _Core()
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of an update as it is handed over: two arrays in C order, and how they are to be read."""
+    """One tensor of an update as the library takes it: two arrays in C order, and their encoding."""
 
     name: str
     dense_shape: Sequence[int]
@@ -207,11 +76,20 @@ class Part:
     values: Array
 
 
+@dataclass(frozen=True)
+class Update:
+    """One update of a reduction; errors name it by `id`."""
+
+    id: str
+    weight: float
+    parts: Sequence[Part]
+
+
 class _Owned:
-    """An object of the library, freed with this one."""
+    """Owns an object of the library, and frees it."""
 
     def __init__(self, free: Any) -> None:
-        self.handle = _Handle()
+        self.handle = c.Handle()
         self._free = free
 
     def __del__(self) -> None:
@@ -227,20 +105,20 @@ class Snapshot(_Owned):
 
 
 class Result(_Owned):
-    """What `Reduction.report` gives. Its arrays are views of its memory, which lives as long as one of them."""
+    """The result of `Reduction.report`. Its arrays are views of its memory, which lives as long as any of them."""
 
     def __init__(self) -> None:
         super().__init__(_library.result_free)
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> c.Manifest:
         """What it was computed from."""
-        manifest = Manifest()
+        manifest = c.Manifest()
         _library.result_manifest(self.handle, ctypes.byref(manifest))
         return manifest
 
     def tensor(self, number: int) -> ResultTensor:
         """The one at this place of the specification."""
-        found = _ResultTensor()
+        found = c.ResultTensor()
         _library.result_tensor(self.handle, number, ctypes.byref(found))
         return ResultTensor(self, number, found)
 
@@ -248,7 +126,7 @@ class Result(_Owned):
 class ResultTensor:
     """One tensor of a result."""
 
-    def __init__(self, result: Result, number: int, found: _ResultTensor) -> None:
+    def __init__(self, result: Result, number: int, found: c.ResultTensor) -> None:
         self._result, self._number, self._found = result, number, found
         self.dense_shape = tuple(found.dense_shape[: found.rank])
         self.sparse_dim = int(found.sparse_dim)
@@ -256,7 +134,7 @@ class ResultTensor:
         self.nnz = int(found.nnz)
 
     def indices(self) -> Array:
-        """int64 `[nnz, sparse_dim]`."""
+        """Returns int64 `[nnz, sparse_dim]`."""
         shape = (self.nnz, self.sparse_dim)
         if self._found.indices:
             return np.asarray(_View(self._result, self._found.indices, shape, "<i8"))
@@ -265,7 +143,7 @@ class ResultTensor:
         return indices
 
     def values(self) -> Array:
-        """`[nnz, *dense_shape[sparse_dim:]]`."""
+        """Returns `[nnz, *dense_shape[sparse_dim:]]`."""
         shape = (self.nnz, *self.dense_shape[self.sparse_dim :])
         dtype = VALUE_DTYPES[self.value_type]
         if not self._found.values_bytes:
@@ -273,7 +151,7 @@ class ResultTensor:
         return np.asarray(_View(self._result, self._found.values, shape, dtype.str))
 
     def dense(self) -> Array:
-        """`[*dense_shape]`, zeros where the result has no entry."""
+        """Returns `[*dense_shape]`, with zeros where the result has no entry."""
         dtype = VALUE_DTYPES[self.value_type]
         if self._found.values_bytes == dtype.itemsize * math.prod(self.dense_shape):
             return self.values().reshape(self.dense_shape)
@@ -283,14 +161,14 @@ class ResultTensor:
 
 
 class Reduction(_Owned):
-    """A stateless reduction. Thread-safe: several threads may add to it at a time."""
+    """A stateless reduction. Thread-safe: several threads may add to it at the same time."""
 
     def __init__(self, specs: Sequence[TensorSpec], *, at_once: bool) -> None:
         super().__init__(_library.reduction_free)
         core = _core.handle()
         self._core = core
         kept: list[Any] = []
-        tensors = (_Spec * len(specs))()
+        tensors = (c.Spec * len(specs))()
         for tensor, spec in zip(tensors, specs):
             tensor.name = _text(spec.name, kept)
             tensor.op = _text(spec.op, kept)
@@ -303,11 +181,22 @@ class Reduction(_Owned):
             _library.reduction_new(core, tensors, len(specs), at_once, ctypes.byref(self.handle))
         )
 
-    def add(self, update_id: str, weight: float, parts: Sequence[Part]) -> None:
-        """Adds one update. Its arrays are not needed afterwards."""
+    def add(self, updates: Sequence[Update]) -> None:
+        """Adds updates, several at a time. Their arrays are not needed afterwards. Raises the error of the first that is
+        refused; the others may have been added."""
         self._check_process()
         kept: list[Any] = []
-        tensors = (_Tensor * len(parts))()
+        described = (c.Update * len(updates))()
+        for one, update in zip(described, updates):
+            one.id = _text(update.id, kept)
+            one.weight = update.weight
+            one.tensors = self._tensors(update.parts, kept)
+            one.count = len(update.parts)
+        _check(_library.reduction_add(self.handle, described, len(updates)))
+
+    @staticmethod
+    def _tensors(parts: Sequence[Part], kept: list[Any]) -> Any:
+        tensors = (c.Tensor * len(parts))()
         for tensor, part in zip(tensors, parts):
             tensor.name = _text(part.name, kept)
             tensor.encoding = _text(part.encoding, kept)
@@ -319,23 +208,23 @@ class Reduction(_Owned):
             tensor.value_type = _NUMBERS[part.value_type]
             tensor.has_i32_indices = part.indices.itemsize == 4
             tensor.nnz = part.nnz
-        name = _text(update_id, kept)
-        _check(_library.reduction_add(self.handle, name, weight, tensors, len(parts)))
+        kept.append(tensors)
+        return tensors
 
     def snapshot(self) -> Snapshot:
-        """Its state so far."""
+        """Returns the state so far."""
         self._check_process()
         snapshot = Snapshot()
         _check(_library.reduction_snapshot(self.handle, ctypes.byref(snapshot.handle)))
         return snapshot
 
     def merge(self, snapshot: Snapshot) -> None:
-        """Adds what another reduction of the same tensors had."""
+        """Adds the state of another reduction of the same tensors."""
         self._check_process()
         _check(_library.reduction_merge(self.handle, snapshot.handle))
 
     def report(self) -> Result:
-        """The result, which ends the reduction."""
+        """Ends the reduction and returns its result."""
         self._check_process()
         result = Result()
         _check(_library.reduction_report(self.handle, ctypes.byref(result.handle)))
@@ -349,8 +238,49 @@ class Reduction(_Owned):
             )
 
 
+class Packing(_Owned):
+    """Indices as `coo.packed` has them, and the order that their values go in.
+
+    indices: `[nnz, sparse_dim]`, each within `dense_shape`. They are read again by `values`.
+    bytes_max: of the packed indices, and of what sorting takes.
+    """
+
+    def __init__(self, indices: Array, dense_shape: Sequence[int], bytes_max: int) -> None:
+        super().__init__(_library.packing_free)
+        self._indices = indices
+        nnz, sparse_dim = indices.shape
+        data = indices.ctypes.data
+        described = c.Indices(data, _shape(dense_shape), nnz, sparse_dim, indices.itemsize == 4)
+        _check(_library.packing_new(ctypes.byref(described), bytes_max, ctypes.byref(self.handle)))
+
+    @property
+    def is_made(self) -> bool:
+        """False where `bytes_max` was not enough, and for rows that the library cannot sort."""
+        return bool(self.handle)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True where the values go as they are."""
+        return bool(_library.packing_is_in_order(self.handle))
+
+    def take(self) -> Array:
+        """The packed indices, which the library then frees."""
+        packed = np.empty(_library.packing_bytes(self.handle), np.uint8)
+        _library.packing_take(self.handle, packed.ctypes.data)
+        return packed
+
+    def values(self, values: Array, begin: int, end: int) -> Array:
+        """`values` `[nnz, ...]`, in C order, of the entries from `begin` to `end` of the ascending order."""
+        ordered = np.empty((end - begin, *values.shape[1:]), values.dtype)
+        row_bytes = values.nbytes // len(values)
+        _library.packing_values(
+            self.handle, values.ctypes.data, row_bytes, begin, end, ordered.ctypes.data
+        )
+        return ordered
+
+
 class _View:
-    """Memory of a result as numpy takes it; the array keeps this object, and so the result."""
+    """Memory of a result in the form that numpy reads. An array keeps this object, and so the result, alive."""
 
     def __init__(self, result: Result, address: int, shape: tuple[int, ...], typestr: str) -> None:
         self._result = result
@@ -363,7 +293,7 @@ class _View:
 
 
 def _check(error: Any) -> None:
-    """Raises what the library returned, as the client raises it for an update."""
+    """Raises the error that the library returned, if any, as the client raises a server's error."""
     if not error:
         return
     found = error.contents
@@ -379,15 +309,15 @@ def _check(error: Any) -> None:
     raise from_error_message(described)
 
 
-def _text(text: str, kept: list[Any]) -> _Bytes:
+def _text(text: str, kept: list[Any]) -> c.Bytes:
     """UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
-    return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    return c.Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
-def _array(array: Array) -> _Bytes:
-    return _Bytes(array.ctypes.data if array.size else None, array.nbytes)
+def _array(array: Array) -> c.Bytes:
+    return c.Bytes(array.ctypes.data if array.size else None, array.nbytes)
 
 
 def _shape(dense_shape: Sequence[int]) -> Any:

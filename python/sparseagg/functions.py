@@ -175,8 +175,12 @@ def reduce(
     specs = tuple(_arguments.items("tensors", tensors))
     layout_number(layout)  # refuses another one before the work
     reduction = _local.LocalReduction(specs, options, _local.at_once(updates))
-    for update in read_for_reduce(specs, updates, weights, options):
-        reduction.add(update)
+    read = read_for_reduce(specs, updates, weights, options)
+    if may_fill_arrays_again(updates):
+        for update in read:
+            reduction.add(update)
+    else:
+        reduction.add_all(read)
     return reduction.result(layout)
 
 
@@ -204,9 +208,9 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
     untyped: set[str] = set()
     for position, tree in enumerate(trees):
         for name, tensor in flatten(tree).items():
-            if is_without_values(tensor) or (position and name not in untyped):
-                continue
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
+                if is_without_values(tensor) or (position and name not in untyped):
+                    continue
                 found[name] = as_tensor(tensor, value_type)
                 (untyped.add if is_without_entries(tensor) else untyped.discard)(name)
         if not untyped:

@@ -21,8 +21,8 @@ _OPTIONS = EncodeOptions()
 
 
 class Partial:
-    """What `Reduction.snapshot` gives: the exact state of a reduction at one moment. For `Reduction.merge`, in any thread of
-    this process; it cannot be pickled."""
+    """The exact state of a reduction at one moment: the result of `Reduction.snapshot`, for `Reduction.merge` in any
+    thread of this process. It cannot be pickled."""
 
     def __init__(self, snapshot: _native.Snapshot) -> None:
         self._snapshot = snapshot
@@ -72,8 +72,8 @@ class Reduction:
         self._reduction.add(read_one_for_reduce(self._specs, position, update, weight, _OPTIONS))
 
     def snapshot(self) -> Partial:
-        """The exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes for each
-        row with a value of 4 bytes. The reduction goes on."""
+        """Returns the exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes
+        for each row with a value of 4 bytes. The reduction goes on."""
         return Partial(self._reduction.snapshot())
 
     def merge(self, partial: Partial) -> None:
@@ -88,7 +88,7 @@ class Reduction:
         self._reduction.merge(partial._snapshot)
 
     def result(self, layout: str = "sparse") -> Result:
-        """The aggregate, rounded once; ends the reduction. The manifest has no digests.
+        """Returns the aggregate, rounded once; ends the reduction. The manifest has no digests.
 
         layout: "sparse" or "dense", as in `Round.result`.
 

@@ -125,7 +125,7 @@ absl::Status VerificationsFull() {
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security)
-    : gate_(engine, std::move(security)),
+    : authoriser_(engine, std::move(security)),
       info_(std::move(info)),
       background_(kBackgroundThreads, kBackgroundThreadName),
       commits_(kCommitThreads, "commit"),
@@ -136,13 +136,13 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "CreateRound");
+  const auto call = authoriser_.Authorise(*context, "CreateRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
   // Creating a durable round waits for the disk, and the request is not parsed yet.
   return RunIn(commits_, calls_,
                [this, call = *call, request, response, default_durability]() -> absl::Status {
-                 const auto acting = gate_.ActingFor(call.caller);
+                 const auto acting = authoriser_.ActingFor(call.caller);
                  SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round,
                                             Create(*call.engine, *request, default_durability));
                  *response = ToBytes(ToProto(round));
@@ -153,7 +153,7 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "GetRound");
+  const auto call = authoriser_.Authorise(*context, "GetRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, Answer(response, [&]() -> absl::StatusOr<RoundSnapshot> {
                SPARSEAGG_ASSIGN_OR_RETURN(const auto get, ReadSmall<v1::GetRoundRequest>(*request));
@@ -164,7 +164,7 @@ grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "ListRounds");
+  const auto call = authoriser_.Authorise(*context, "ListRounds");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&]() -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto list, ReadSmall<v1::ListRoundsRequest>(*request));
@@ -178,13 +178,13 @@ grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
                                                         grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "SealRound");
+  const auto call = authoriser_.Authorise(*context, "SealRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
   if (!seal.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, seal.status());
   return RunForRound(seal->name(), *call->engine, commits_, calls_,
                      Answer(response, [this, call = *call, name = seal->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->SealRound(name);
                      }));
 }
@@ -192,13 +192,13 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "AbortRound");
+  const auto call = authoriser_.Authorise(*context, "AbortRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
   if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
   return RunForRound(abort->name(), *call->engine, commits_, calls_,
                      Answer(response, [this, call = *call, name = abort->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->AbortRound(name);
                      }));
 }
@@ -206,14 +206,14 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "DeleteRound");
+  const auto call = authoriser_.Authorise(*context, "DeleteRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
   if (!erase.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, erase.status());
   *response = ToBytes(google::protobuf::Empty());
   return RunForRound(erase->name(), *call->engine, commits_, calls_,
                      [this, call = *call, name = erase->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->DeleteRound(name);
                      });
 }
@@ -221,7 +221,7 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  auto call = gate_.AdmitWait(*context, "WatchRound");
+  auto call = authoriser_.AuthoriseWait(*context, "WatchRound");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto watch = ReadSmall<v1::WatchRoundRequest>(*request);
   if (!watch.ok()) return Refuse<Reactor>(calls_, watch.status());
@@ -231,7 +231,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
                                                         grpc::ByteBuffer* response) noexcept {
-  auto call = gate_.AdmitWait(*context, "WaitRound");
+  auto call = authoriser_.AuthoriseWait(*context, "WaitRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto wait = ReadSmall<v1::WaitRoundRequest>(*request);
   if (!wait.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, wait.status());
@@ -241,7 +241,7 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "SubmitUpdate");
+  const auto call = authoriser_.Authorise(*context, "SubmitUpdate");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   // gRPC keeps the request's bytes until the call is done.
   const auto bytes = std::make_shared<MessageBytes>(*request);
@@ -265,7 +265,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(
     grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  auto call = gate_.AdmitStream(*context, "StreamUpdates");
+  auto call = authoriser_.AuthoriseStream(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartStreamUpdates(*context, *std::move(call), background_, commits_, drain_list_, calls_);
 }
@@ -273,7 +273,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "GetAggregate");
+  const auto call = authoriser_.Authorise(*context, "GetAggregate");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   v1::GetAggregateRequest get;
   const absl::Status read = ReadRequest(MessageBytes(*request).chain(), request->Length(), &get);
@@ -285,7 +285,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "VerifyRound");
+  const auto call = authoriser_.Authorise(*context, "VerifyRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
@@ -303,7 +303,7 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
     grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "Reduce");
+  const auto call = authoriser_.Authorise(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartReduce(*context, *call->engine, background_, drain_list_, calls_);
 }
@@ -311,7 +311,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request: it says nothing*/,
     grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "GetServerInfo");
+  const auto call = authoriser_.Authorise(*context, "GetServerInfo");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {
     v1::ServerInfo info = info_;

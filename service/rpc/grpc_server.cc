@@ -94,8 +94,9 @@ absl::Status CannotListen(const std::string& listen) {
 GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security, Tasks* tasks)
     : credentials_(MakeServerCredentials(security)),
       service_(engine, std::move(info), std::move(security)),
-      task_service_(tasks == nullptr ? nullptr
-                                     : std::make_unique<TaskService>(service_.gate(), *tasks)) {}
+      task_service_(tasks == nullptr
+                        ? nullptr
+                        : std::make_unique<TaskService>(service_.authoriser(), *tasks)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security,

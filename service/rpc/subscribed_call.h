@@ -18,9 +18,9 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "service/engine/engine.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "service/rpc/wire/status_table.h"
 
 namespace sparseagg {

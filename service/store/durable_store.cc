@@ -402,7 +402,7 @@ absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStoreImpl::OpenUploadPaylo
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
-  return partials_->Take(identity);
+  return partials_->Take(identity, row->first);
 }
 
 void DurableStoreImpl::CommitGroup(std::span<PendingCommit* const> commits) {

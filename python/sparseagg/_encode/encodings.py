@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Union
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._encode.auto_encoding import choose
-from sparseagg._encode.auto_encoding import may_sort as auto_may_sort
+from sparseagg._encode import auto_encoding, native_packing
+from sparseagg._encode.native_packing import NativePacking
 from sparseagg._encode.packed_indices import encode_spans
 from sparseagg._encode.recoded import Payload, recode
 from sparseagg._encode.rows import (
@@ -65,7 +65,7 @@ ValuesChoice = Union[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What a caller asks for; see `Round.submit`.
+    """The encodings that a caller requests; see `Round.submit`.
 
     bytes_per_second: of the connection, for "auto"; 0 where only the number of bytes counts.
     """
@@ -100,7 +100,7 @@ class EncodeOptions:
         return EncodeOptions(self.encoding, self.values, bytes_per_second)
 
     def values_of(self, tensor: str) -> str:
-        """The coding asked for a tensor's values."""
+        """Returns the coding asked for a tensor's values."""
         if isinstance(self.values, Mapping):
             return self.values.get(tensor, "auto")
         return self.values
@@ -120,7 +120,8 @@ class EncodedTensor:
 def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
-    """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
+    """Returns `tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot
+    hold."""
     ranges: list[tuple[int, int]] = []
     nnz = int(tensor.values.size > 0)
     indices: Payload = _NO_INDICES
@@ -140,7 +141,7 @@ def encode_tensor(
     if may_be_raw:
         if _bytes(raw) < _PACKED_BYTES_MIN:
             return raw
-        coding = choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
+        coding = auto_encoding.choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
         if coding is None:
             return raw
         values = coding
@@ -149,13 +150,11 @@ def encode_tensor(
         if options.encoding == "auto":
             return raw  # The server refuses it, in its own words.
         raise InvalidUpdateError(f'tensor "{name}": {wrong}', reason="INDEX_OUT_OF_RANGE")
-    if may_be_raw and isinstance(tensor, SparseTensor) and not auto_may_sort(tensor):
-        try:
-            packed = _pack(name, tensor, nnz, values, seed, may_sort=False)
-        except NotSorted:
-            return raw
-    else:
-        packed = _pack(name, tensor, nnz, values, seed)
+    try:
+        limit = auto_encoding.EXTRA_BYTES_MAX if may_be_raw else None
+        packed = _pack(name, tensor, nnz, values, seed, limit)
+    except NotSorted:
+        return raw
     return raw if may_be_raw and _bytes(raw) <= _bytes(packed) else packed
 
 
@@ -170,19 +169,13 @@ def _bytes(encoded: EncodedTensor) -> int:
 
 
 def _pack(
-    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, *, may_sort: bool = True
+    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, bytes_max: int | None
 ) -> EncodedTensor:
-    """`tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
+    """Returns `tensor` in coo.packed. Raises NotSorted where sorting it takes more than `bytes_max`."""
     indices: Array = _NO_BYTES
-    order: RowOrder | None = None
+    order: NativePacking | RowOrder | None = None
     if isinstance(tensor, SparseTensor):
-        try:
-            indices = encode_spans(ascending_spans(tensor))
-        except NotSorted:
-            if not may_sort:
-                raise
-            order = RowOrder(tensor)
-            indices = encode_spans(order.spans())
+        indices, order = _pack_indices(tensor, bytes_max)
     flat = tensor.values.reshape(-1)
     coding = values
     if values == "auto":
@@ -207,9 +200,25 @@ def _pack(
     return EncodedTensor(PACKED, "" if coding == "raw" else coding, nnz, indices, coded)
 
 
+def _pack_indices(
+    tensor: SparseTensor, bytes_max: int | None
+) -> tuple[Array, NativePacking | RowOrder | None]:
+    """Returns the packed indices and the order of the values; None where they go as they are."""
+    packing = native_packing.pack(tensor, bytes_max)
+    if packing is not None:
+        return packing.indices, None if packing.is_in_order else packing
+    try:
+        return encode_spans(ascending_spans(tensor)), None
+    except NotSorted:
+        if bytes_max is not None and RowOrder.bytes_of(tensor) > bytes_max:
+            raise
+    order = RowOrder(tensor)
+    return encode_spans(order.spans()), order
+
+
 def _ranges(indices: Array) -> list[tuple[int, int]]:
-    """The smallest and the largest index of each dimension; none where there are no entries. By column: numpy takes ten
-    times as long with an axis."""
+    """Returns the smallest and the largest index of each dimension; none where there are no entries. By column: numpy
+    takes ten times as long with an axis."""
     if not len(indices):
         return []
     columns = [indices[:, dimension] for dimension in range(indices.shape[1])]
@@ -217,7 +226,7 @@ def _ranges(indices: Array) -> list[tuple[int, int]]:
 
 
 def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
-    """What is wrong with the indices; empty when each is one of the shape."""
+    """Returns what is wrong with the indices, or "" if each of them is within the shape."""
     indexed = tensor.dense_shape[: tensor.sparse_dim]
     if math.prod(indexed) >= _ROWS_MAX:
         return "its indexed dimensions multiply to 2^63 or more"
@@ -233,8 +242,8 @@ def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
 
 
 def _narrowed(indices: Array, ranges: list[tuple[int, int]]) -> Payload:
-    """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
-    it is the server that names them."""
+    """Returns int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones
+    too: it is the server that names them."""
     if indices.itemsize == 4:
         return indices
     if any(low < _I32.min or high > _I32.max for low, high in ranges) or not ranges:

@@ -31,8 +31,8 @@ TaskViewer ViewerOf(const Caller& caller) {
 
 }  // namespace
 
-TaskService::TaskService(Gate& gate, Tasks& tasks)
-    : gate_(gate),
+TaskService::TaskService(CallAuthoriser& authoriser, Tasks& tasks)
+    : authoriser_(authoriser),
       tasks_(tasks),
       commits_(kCommitThreads, "tasks"),
       ticks_(kTickInterval, [this] { tasks_.Tick(); }) {}
@@ -46,7 +46,7 @@ template <typename Request, typename Handle>
 grpc::ServerUnaryReactor* TaskService::Serve(grpc::CallbackServerContext& context, const char* rpc,
                                              const grpc::ByteBuffer* request,
                                              grpc::ByteBuffer* response, Handle handle) {
-  auto call = gate_.Admit(context, rpc);
+  auto call = authoriser_.Authorise(context, rpc);
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto work = [call = *std::move(call), request, response,
                      handle = std::move(handle)]() -> absl::Status {
@@ -64,12 +64,12 @@ grpc::ServerUnaryReactor* TaskService::CreateTasks(grpc::CallbackServerContext* 
                                                    grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CreateTasksRequest>(
       *context, "CreateTasks", request, response,
-      [this](const AdmittedCall& call, const v1::CreateTasksRequest& create,
+      [this](const AuthorisedCall& call, const v1::CreateTasksRequest& create,
              grpc::ByteBuffer* answer) -> absl::Status {
         if (draining_) return DrainingError();
         SPARSEAGG_ASSIGN_OR_RETURN(const CreateTasksArgs args,
                                    FromProto(call.caller.tenant, create));
-        const auto acting = gate_.ActingFor(call.caller);
+        const auto acting = authoriser_.ActingFor(call.caller);
         SPARSEAGG_ASSIGN_OR_RETURN(const auto groups, tasks_.Create(args));
         v1::CreateTasksResponse created;
         for (const TaskGroupSnapshot& group : groups) *created.add_groups() = ToProto(group);
@@ -83,7 +83,7 @@ grpc::ServerUnaryReactor* TaskService::GetTask(grpc::CallbackServerContext* cont
                                                grpc::ByteBuffer* response) noexcept {
   return Serve<v1::GetTaskRequest>(
       *context, "GetTask", request, response,
-      [this](const AdmittedCall& call, const v1::GetTaskRequest& get,
+      [this](const AuthorisedCall& call, const v1::GetTaskRequest& get,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(
             const TaskSnapshot task,
@@ -98,7 +98,7 @@ grpc::ServerUnaryReactor* TaskService::ListTasks(grpc::CallbackServerContext* co
                                                  grpc::ByteBuffer* response) noexcept {
   return Serve<v1::ListTasksRequest>(
       *context, "ListTasks", request, response,
-      [this](const AdmittedCall& call, const v1::ListTasksRequest& list,
+      [this](const AuthorisedCall& call, const v1::ListTasksRequest& list,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(const ListTasksArgs args, FromProto(list));
         SPARSEAGG_ASSIGN_OR_RETURN(const TaskPage page,
@@ -113,9 +113,9 @@ grpc::ServerUnaryReactor* TaskService::CancelTasks(grpc::CallbackServerContext* 
                                                    grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CancelTasksRequest>(
       *context, "CancelTasks", request, response,
-      [this](const AdmittedCall& call, const v1::CancelTasksRequest& cancel,
+      [this](const AuthorisedCall& call, const v1::CancelTasksRequest& cancel,
              grpc::ByteBuffer* answer) -> absl::Status {
-        const auto acting = gate_.ActingFor(call.caller);
+        const auto acting = authoriser_.ActingFor(call.caller);
         SPARSEAGG_ASSIGN_OR_RETURN(
             const uint64_t cancelled,
             tasks_.Cancel(call.caller.tenant, {cancel.names().begin(), cancel.names().end()}));
@@ -129,7 +129,7 @@ grpc::ServerUnaryReactor* TaskService::CancelTasks(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* TaskService::WaitTasks(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) noexcept {
-  auto call = gate_.AdmitWait(*context, "WaitTasks");
+  auto call = authoriser_.AuthoriseWait(*context, "WaitTasks");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto wait = ReadSmall<v1::WaitTasksRequest>(*request);
   if (!wait.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, wait.status());
@@ -141,7 +141,7 @@ grpc::ServerUnaryReactor* TaskService::AcquireTasks(grpc::CallbackServerContext*
                                                     grpc::ByteBuffer* response) noexcept {
   return Serve<v1::AcquireTasksRequest>(
       *context, "AcquireTasks", request, response,
-      [this](const AdmittedCall& call, const v1::AcquireTasksRequest& acquire,
+      [this](const AuthorisedCall& call, const v1::AcquireTasksRequest& acquire,
              grpc::ByteBuffer* answer) -> absl::Status {
         if (draining_) return DrainingError();
         SPARSEAGG_RETURN_IF_ERROR(call.CheckWorker(acquire.worker()));
@@ -157,7 +157,7 @@ grpc::ServerUnaryReactor* TaskService::RenewTasks(grpc::CallbackServerContext* c
                                                   grpc::ByteBuffer* response) noexcept {
   return Serve<v1::RenewTasksRequest>(
       *context, "RenewTasks", request, response,
-      [this](const AdmittedCall& call, const v1::RenewTasksRequest& renew,
+      [this](const AuthorisedCall& call, const v1::RenewTasksRequest& renew,
              grpc::ByteBuffer* answer) -> absl::Status {
         std::vector<TaskLeaseKey> leases;
         for (const v1::TaskLease& lease : renew.leases()) leases.push_back(FromProto(lease));
@@ -184,7 +184,7 @@ grpc::ServerUnaryReactor* TaskService::CompleteTask(grpc::CallbackServerContext*
                                                     grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CompleteTaskRequest>(
       *context, "CompleteTask", request, response,
-      [this](const AdmittedCall& call, const v1::CompleteTaskRequest& complete,
+      [this](const AuthorisedCall& call, const v1::CompleteTaskRequest& complete,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(
             const TaskSnapshot task,
@@ -200,7 +200,7 @@ grpc::ServerUnaryReactor* TaskService::FailTask(grpc::CallbackServerContext* con
                                                 grpc::ByteBuffer* response) noexcept {
   return Serve<v1::FailTaskRequest>(
       *context, "FailTask", request, response,
-      [this](const AdmittedCall& call, const v1::FailTaskRequest& fail,
+      [this](const AuthorisedCall& call, const v1::FailTaskRequest& fail,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(
             const TaskSnapshot task,

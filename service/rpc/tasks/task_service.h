@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "service/rpc/background.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "service/rpc/ticker.h"
 #include "service/tasks/tasks.h"
 #include "sparseagg/v1/tasks.grpc.pb.h"
@@ -33,8 +33,8 @@ using TaskServiceBase = TaskApi::WithRawCallbackMethod_AcquireTasks<
 // Thread-safe. Must outlive the server that it is registered with.
 class TaskService : public TaskServiceBase {
  public:
-  // `gate` and `tasks` must outlive the service.
-  TaskService(Gate& gate, Tasks& tasks);
+  // `authoriser` and `tasks` must outlive the service.
+  TaskService(CallAuthoriser& authoriser, Tasks& tasks);
 
   // Hands out no more tasks, and ends the calls that wait. To be called once.
   void Drain();
@@ -72,14 +72,14 @@ class TaskService : public TaskServiceBase {
                                      grpc::ByteBuffer* response) noexcept override;
 
  private:
-  // Admits the call, parses the request and runs `handle(call, request, response)`, which returns a
-  // Status, on a thread that may wait for the disk.
+  // Authorises the call, parses the request and runs `handle(call, request, response)`, which
+  // returns a Status, on a thread that may wait for the disk.
   template <typename Request, typename Handle>
   grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext& context, const char* rpc,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
                                   Handle handle);
 
-  Gate& gate_;
+  CallAuthoriser& authoriser_;
   Tasks& tasks_;
   std::atomic<bool> draining_ = false;
   CallCounter calls_;

@@ -45,7 +45,7 @@ class TaskGroupSubject {
 
 class WaitTasksCall : public SubscribedCall<grpc::ServerUnaryReactor, TaskGroupSubject> {
  public:
-  WaitTasksCall(AdmittedCall call, Tasks& tasks, const v1::WaitTasksRequest& request,
+  WaitTasksCall(AuthorisedCall call, Tasks& tasks, const v1::WaitTasksRequest& request,
                 grpc::ByteBuffer* response, CallCounter& calls)
       : SubscribedCall(TaskGroupSubject(tasks, call.caller.tenant, request.group()),
                        std::move(call.place), calls),
@@ -86,7 +86,7 @@ class WaitTasksCall : public SubscribedCall<grpc::ServerUnaryReactor, TaskGroupS
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StartWaitTasks(AdmittedCall call, Tasks& tasks, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitTasks(AuthorisedCall call, Tasks& tasks, DrainList& drain_list,
                                          CallCounter& calls, const v1::WaitTasksRequest& request,
                                          grpc::ByteBuffer* response) {
   const auto wait =

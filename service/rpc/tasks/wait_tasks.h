@@ -5,16 +5,16 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "service/tasks/tasks.h"
 #include "sparseagg/v1/tasks.pb.h"
 
 namespace sparseagg {
 
 // Starts the call. `tasks`, `drain_list` and `calls` must outlive it; gRPC keeps `response`.
-grpc::ServerUnaryReactor* StartWaitTasks(AdmittedCall call, Tasks& tasks, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitTasks(AuthorisedCall call, Tasks& tasks, DrainList& drain_list,
                                          CallCounter& calls, const v1::WaitTasksRequest& request,
                                          grpc::ByteBuffer* response);
 

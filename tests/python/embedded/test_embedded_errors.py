@@ -1,4 +1,4 @@
-"""What is refused in this process is refused as a server does: the same class, code, reason, message and facts."""
+"""Errors in this process are those of a server: the same class, code, reason, message and metadata."""
 
 from __future__ import annotations
 
@@ -106,11 +106,25 @@ def test_the_same_error_both_ways(client, in_process, what):
     specs, updates, options = CALLS[what]
     here = facts(lambda: reduce(specs, updates, **in_process, **options))
     there = facts(lambda: client.reduce(specs, updates, **options))
-    # This process has another limit for the number of tensors, and no other limit but memory.
+    # The limit for the number of tensors differs in this process; the only other limit is memory.
     assert [str(fact).replace("max = 65536;", "max = 1024;") for fact in here] == list(
         map(str, there)
     )
     assert "\n" not in here[3]
+
+
+@pytest.mark.parametrize("later", ["not a number", "letters"])
+def test_of_several_that_are_refused_the_first_is_told(client, in_process, later):
+    """Large ones, which several threads add; some mistakes are found before the library is asked."""
+    large = np.arange(0, 40_000) % 800
+    updates = [{"emb": rows(*large), "bias": NO_BIAS} for _ in range(9)]
+    updates[4]["emb"] = rows(*large[:-1], 812)
+    updates[5] = {**GOOD, **UPDATES[later]}
+    updates[7]["emb"] = rows(*large[:-1], 999)
+    here = facts(lambda: reduce(SPECS, updates, **in_process))
+    if later == "not a number":  # of letters the client knows before the server has answered
+        assert here == facts(lambda: client.reduce(SPECS, updates))
+    assert 'update "4"' in here[3] and "812" in here[3]
 
 
 @pytest.mark.parametrize("what", list(UPDATES))
