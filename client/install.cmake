@@ -19,7 +19,7 @@ install(TARGETS sparseagg_client sparseagg_core sparseagg_base sparseagg_proto s
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg)
 install(EXPORT sparseagg NAMESPACE sparseagg:: DESTINATION ${package_dir} FILE sparseaggTargets.cmake)
 
-install(FILES client.h tensor.h types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg/client)
+install(FILES client.h task_client.h tensor.h types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg/client)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/sparse ${CMAKE_SOURCE_DIR}/base DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparseagg
         FILES_MATCHING PATTERN "*.h")
 

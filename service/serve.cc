@@ -32,6 +32,7 @@
 #include "service/rpc/ticker.h"
 #include "service/server_info.h"
 #include "service/server_security.h"
+#include "service/server_tasks.h"
 #include "service/stop_deadline.h"
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
@@ -136,6 +137,8 @@ struct Server {
   BackendChoice backend;
   std::unique_ptr<Protection> protection;
   std::unique_ptr<UpdateStore> store;
+  TaskRowStore* task_rows = nullptr;  // of the store; null: in memory
+  std::shared_ptr<Tasks> tasks;       // observes the engine
   std::unique_ptr<Engine> engine;
   std::unique_ptr<AdminServer> admin;  // reads the engine's state
   std::unique_ptr<GrpcServer> grpc;    // last: is destroyed before what it uses
@@ -173,14 +176,22 @@ absl::StatusOr<std::unique_ptr<AdminServer>> StartAdmin(const LoadedConfig& load
   return admin;
 }
 
-absl::StatusOr<std::unique_ptr<UpdateStore>> OpenStore(const ServerConfig& config,
-                                                       const std::shared_ptr<Metrics>& metrics) {
-  if (config.data_dir.empty()) return MakeMemoryStore();
-  return OpenDurableStore({.directory = config.data_dir,
-                           .free_bytes_min = config.limits.store_free_bytes_min,
-                           .on_commit = [metrics](size_t updates, double seconds) {
-                             metrics->OnCommit(updates, seconds);
-                           }});
+absl::Status OpenStore(const ServerConfig& config, const std::shared_ptr<Metrics>& metrics,
+                       Server& server) {
+  if (config.data_dir.empty()) {
+    server.store = MakeMemoryStore();
+    return absl::OkStatus();
+  }
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      std::unique_ptr<DurableStore> store,
+      OpenDurableStore({.directory = config.data_dir,
+                        .free_bytes_min = config.limits.store_free_bytes_min,
+                        .on_commit = [metrics](size_t updates, double seconds) {
+                          metrics->OnCommit(updates, seconds);
+                        }}));
+  server.task_rows = store.get();
+  server.store = std::move(store);
+  return absl::OkStatus();
 }
 
 // The admin port starts early, so that it reports "starting" while a large data directory is
@@ -205,7 +216,8 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
                              ChooseBackend(backends, config.backend, backend_options, on_loss));
   if (config.backend == "auto") LogUnavailable(server.backend, log);
   LogNotes(server.backend.backend->info(), log);
-  SPARSEAGG_ASSIGN_OR_RETURN(server.store, OpenStore(config, telemetry.metrics));
+  SPARSEAGG_RETURN_IF_ERROR(OpenStore(config, telemetry.metrics, server));
+  server.tasks = MakeTasks(config, *server.protection, log, *server.store, server.task_rows);
   EngineOptions engine_options;
   engine_options.limits = config.limits;
   engine_options.tenant_limits = [protection = server.protection.get()](std::string_view tenant) {
@@ -213,7 +225,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   };
   engine_options.observer =
       std::make_shared<EngineObservers>(std::vector<std::shared_ptr<EngineObserver>>{
-          telemetry.engine, server.protection->observer()});
+          telemetry.engine, server.protection->observer(), server.tasks});
   engine_options.verify_share = config.verify_share;
   if (server.store->Supports(Durability::kDurable)) {
     engine_options.default_durability = Durability::kDurable;
@@ -223,12 +235,14 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   WarnOfMemory(server.engine->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
+  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.engine, log));
   const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());
   for (const RoundSnapshot& round : rounds) server.protection->RecordRecovered(round);
   server.rounds = rounds.size();
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
-                                     server.protection->ForEdge(config.tls, log), telemetry.calls));
+                                     server.protection->ForEdge(config.tls, log), telemetry.calls,
+                                     server.tasks.get()));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   server.gpu_loss->Attach(
       server.grpc.get());  // last, so that no error return leaves the two attached
@@ -244,7 +258,7 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
   const std::string listen = BoundAddress(config.listen, server.grpc->port());
   std::string admin = "none";
   if (server.admin != nullptr) {
-    server.admin->SetServing(*server.engine, listen);
+    server.admin->SetServing(*server.engine, listen, server.tasks.get());
     admin = BoundAddress(config.admin_listen, server.admin->port());
   }
   const BackendInfo& backend = server.backend.backend->info();

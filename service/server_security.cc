@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(
 absl::StatusOr<std::unique_ptr<Protection>> Protection::Make(const ServerConfig& config,
                                                              const Log& log) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTransport(config));
-  std::unique_ptr<Protection> made(new Protection(config.limits));
+  std::unique_ptr<Protection> made(new Protection(config));
   if (!config.audit_log.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(made->audit_log_, OpenAuditLog(config.audit_log, log));
     made->trail_ = std::make_unique<AuditTrail>(*made->audit_log_);
@@ -144,8 +144,20 @@ TenantLimits Protection::LimitsOf(std::string_view tenant) {
   return limits;
 }
 
+uint64_t Protection::TasksMaxOf(std::string_view tenant) {
+  if (authenticator_ == nullptr) return tasks_max_;
+  const CredentialTable::LimitsByName own = authenticator_->LimitsOf(tenant);
+  const auto found = own.find("tenant-tasks-max");
+  return found == own.end() ? tasks_max_ : found->second;
+}
+
 void Protection::Record(std::string_view event, AuditLog::Fields fields) {
   if (trail_ != nullptr) trail_->RecordServerEvent(event, std::move(fields));
+}
+
+void Protection::RecordTasks(std::string_view event, const std::string& tenant,
+                             AuditLog::Fields fields) {
+  if (trail_ != nullptr) trail_->TasksChanged(event, tenant, std::move(fields));
 }
 
 class Protection::Observer : public EngineObserver {

@@ -41,19 +41,23 @@ class Protection {
   ServerSecurity ForEdge(const TlsFiles& tls, const Log& log);
   // The tenant's limits in the credentials file, or else those of the configuration.
   TenantLimits LimitsOf(std::string_view tenant);
+  uint64_t TasksMaxOf(std::string_view tenant);
 
   // These append to the audit log, if there is one.
   void Record(std::string_view event, AuditLog::Fields fields);
   void RecordRecovered(const RoundSnapshot& round);
+  void RecordTasks(std::string_view event, const std::string& tenant, AuditLog::Fields fields);
   // Records every state change of a round. Must not outlive this.
   std::shared_ptr<EngineObserver> observer();
 
  private:
-  explicit Protection(const Limits& limits) : limits_(limits) {}
+  explicit Protection(const ServerConfig& config)
+      : limits_(config.limits), tasks_max_(config.task_limits.tenant_tasks_max) {}
   class Observer;
   void ReportReload(const Log& log, const std::string& file, const absl::Status& status);
 
   const Limits limits_;
+  const uint64_t tasks_max_;  // of a tenant without a limit of its own
   std::unique_ptr<AuditLog> audit_log_;
   std::unique_ptr<AuditTrail> trail_;
   std::unique_ptr<Ticker> trail_ticker_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "client/cli/task_connection.h"
 #include "client/cli/tensor_spec.h"
 #include "client/io/file_error.h"
 #include "client/transport/credentials.h"
@@ -33,6 +34,8 @@ constexpr Hint kHints[] = {
     {"SERVER_WITH_TLS", "give the file of its CA with --tls-ca"},
     {"SERVER_WITHOUT_TLS", "leave out --tls, --tls-ca and SPARSEAGG_SERVER_CA"},
     {"CREDENTIALS_MISSING", "give a file with a token with --token-file"},
+    {"TASK_NOT_FOUND", "`sparseagg task list` lists the tasks"},
+    {"TASK_GROUP_NOT_FOUND", "`sparseagg task list` lists the tasks"},
 };
 
 // Replaces every control character by a blank, so that text of a server or a file cannot break the
@@ -180,6 +183,10 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(
   client::ClientOptions options = OptionsOf(flags);
   options.on_retry = std::move(on_retry);
   return client::Client::Connect(flags.server, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<client::TaskClient>> ConnectTasks(const CommonFlags& flags) {
+  return client::TaskClient::Connect(flags.server, OptionsOf(flags));
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectToWait(const CommonFlags& flags,

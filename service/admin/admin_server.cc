@@ -97,7 +97,7 @@ class AdminServerImpl : public AdminServer {
   absl::Status Listen();
 
   int port() const override { return port_; }
-  void SetServing(Engine& engine, const std::string& listen) override;
+  void SetServing(Engine& engine, const std::string& listen, Tasks* tasks) override;
   void SetStopping() override { phase_ = Phase::kStopping; }
 
  private:
@@ -126,6 +126,7 @@ class AdminServerImpl : public AdminServer {
   History history_;
   std::atomic<Phase> phase_ = Phase::kStarting;
   std::string listen_;                     // set before engine_
+  Tasks* tasks_ = nullptr;                 // set before engine_
   std::atomic<Engine*> engine_ = nullptr;  // null while starting
   std::atomic<bool> profiling_ = false;
   BoundedHttpServer http_;
@@ -247,8 +248,9 @@ void AdminServerImpl::AddCommands() {
   });
 }
 
-void AdminServerImpl::SetServing(Engine& engine, const std::string& listen) {
+void AdminServerImpl::SetServing(Engine& engine, const std::string& listen, Tasks* tasks) {
   listen_ = listen;
+  tasks_ = tasks;
   engine_ = &engine;
   phase_ = Phase::kServing;
 }
@@ -291,6 +293,7 @@ std::string AdminServerImpl::MetricsText() const {
     const EngineStats stats = engine->Stats();
     append(EngineGauges(stats, engine->limits()));
     if (stats.device.has_value()) append(DeviceGauges(*stats.device));
+    if (tasks_ != nullptr) append(TaskGauges(tasks_->Stats(), tasks_->limits()));
     append({Gauge("sparseagg_store_free_bytes_min", "Limit store-free-bytes-min",
                   static_cast<double>(engine->limits().store_free_bytes_min))});
   }
@@ -314,6 +317,7 @@ Json AdminServerImpl::Status(uint64_t history_after) const {
                      .start_time = start_time_,
                      .now = system_clock::now(),
                      .engine = engine,
+                     .tasks = engine == nullptr ? nullptr : tasks_,
                      .metrics = *options_.metrics,
                      .refusals = *options_.refusals,
                      .history = history_,

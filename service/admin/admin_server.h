@@ -23,6 +23,7 @@
 #include "service/admin/refusals.h"
 #include "service/admin/status_json.h"
 #include "service/engine/engine.h"
+#include "service/tasks/tasks.h"
 #include "service/telemetry/log.h"
 
 namespace sparseagg {
@@ -47,9 +48,9 @@ class AdminServer {
 
   virtual int port() const = 0;
 
-  // Marks the server as ready, and shows the state of `engine`, which must outlive this. `listen`
-  // is the address of the gRPC server.
-  virtual void SetServing(Engine& engine, const std::string& listen) = 0;
+  // Marks the server as ready, and shows the state of `engine` and `tasks`, which must outlive
+  // this. `listen` is the address of the gRPC server; `tasks` is null if there is no task service.
+  virtual void SetServing(Engine& engine, const std::string& listen, Tasks* tasks = nullptr) = 0;
   virtual void SetStopping() = 0;
 };
 

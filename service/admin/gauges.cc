@@ -127,6 +127,54 @@ std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, con
   };
 }
 
+std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const TaskLimits& limits) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  const auto counter = [&](const std::string& name, const std::string& help, uint64_t value) {
+    prometheus::MetricFamily family = Family(name, help, prometheus::MetricType::Counter);
+    family.metric.emplace_back().counter.value = number(value);
+    return family;
+  };
+  const auto labelled = [&](prometheus::MetricFamily family, const std::string& label,
+                            const std::vector<std::pair<std::string, uint64_t>>& values) {
+    for (const auto& [word, value] : values) {
+      prometheus::ClientMetric metric;
+      metric.label = {{label, word}};
+      family.type == prometheus::MetricType::Gauge ? metric.gauge.value = number(value)
+                                                   : metric.counter.value = number(value);
+      family.metric.push_back(std::move(metric));
+    }
+    return family;
+  };
+  return {
+      labelled(
+          Family("sparseagg_tasks", "Tasks that exist", prometheus::MetricType::Gauge), "state",
+          {{"AVAILABLE", stats.available}, {"LEASED", stats.leased}, {"final", stats.finished}}),
+      Gauge("sparseagg_tasks_max", "Limit tasks-max", number(limits.tasks_max)),
+      Gauge("sparseagg_task_bytes", "Payloads and contributors' names of tasks",
+            number(stats.payload_bytes)),
+      Gauge("sparseagg_task_bytes_max", "Limit task-bytes-max", number(limits.task_bytes_max)),
+      counter("sparseagg_task_leases_total", "Leases given to workers", stats.acquired),
+      counter("sparseagg_task_polls_total", "AcquireTasks calls that found no task", stats.polls),
+      counter("sparseagg_task_renewals_total", "Leases that were renewed", stats.renewed),
+      counter("sparseagg_task_fenced_total",
+              "Calls refused for the token of a lease that has ended", stats.fenced),
+      labelled(Family("sparseagg_task_leases_lost_total", "Leases that ended without an update",
+                      prometheus::MetricType::Counter),
+               "cause",
+               {{"time", stats.leases_ended},
+                {"failed", stats.worker_failures},
+                {"handed_back", stats.handed_back}}),
+      labelled(Family("sparseagg_tasks_ended_total", "Tasks that entered a final state",
+                      prometheus::MetricType::Counter),
+               "state",
+               {{"COMPLETED", stats.completed},
+                {"FAILED", stats.failed},
+                {"CANCELLED", stats.cancelled}}),
+      counter("sparseagg_tasks_completed_by_update_total",
+              "Completed tasks whose worker did not complete them", stats.completed_by_update),
+  };
+}
+
 std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   prometheus::MetricFamily busy =

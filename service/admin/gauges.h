@@ -12,6 +12,8 @@
 
 #include "service/engine/limits.h"
 #include "service/engine/types.h"
+#include "service/tasks/task_limits.h"
+#include "service/tasks/task_types.h"
 
 namespace sparseagg {
 
@@ -28,6 +30,7 @@ ProcessStats ReadProcessStats();
 std::optional<uint64_t> FreeBytes(const std::string& directory);
 
 std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, const Limits& limits);
+std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const TaskLimits& limits);
 std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device);
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);

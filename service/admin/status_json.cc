@@ -65,6 +65,23 @@ Json EngineJson(const Engine& engine) {
           {"disk_free_min", limits.store_free_bytes_min}};
 }
 
+Json TasksJson(Tasks& tasks) {
+  const TaskStats stats = tasks.Stats();
+  const uint64_t all = stats.available + stats.leased + stats.finished;
+  return {{"groups", stats.groups},
+          {"use", UseOf(all, tasks.limits().tasks_max)},
+          {"bytes", UseOf(stats.payload_bytes, tasks.limits().task_bytes_max)},
+          {"available", stats.available},
+          {"leased", stats.leased},
+          {"leases", stats.acquired},
+          {"polls", stats.polls},
+          {"leases_ended", stats.leases_ended},
+          {"fenced", stats.fenced},
+          {"completed", stats.completed},
+          {"failed", stats.failed},
+          {"cancelled", stats.cancelled}};
+}
+
 Json TotalsJson(const Totals& totals) {
   return {{"accepted", totals.accepted}, {"duplicates", totals.duplicates},
           {"refused", totals.refused},   {"payload_bytes", totals.payload_bytes},
@@ -218,6 +235,7 @@ Json StatusJson(const StatusInput& input) {
         {"open_files", UseOf(process.open_files, process.open_files_max)},
         {"disk_free_bytes", free_bytes.has_value() ? Json(*free_bytes) : Json(nullptr)}}},
       {"engine", input.engine == nullptr ? Json(nullptr) : EngineJson(*input.engine)},
+      {"tasks", input.tasks == nullptr ? Json(nullptr) : TasksJson(*input.tasks)},
       {"totals", TotalsJson(input.metrics.totals())},
       {"refusals", RefusalsJson(input.metrics, input.refusals)},
       {"plans", PlansJson(input.metrics)},

@@ -17,6 +17,7 @@
 #include "service/admin/metrics.h"
 #include "service/admin/refusals.h"
 #include "service/engine/engine.h"
+#include "service/tasks/tasks.h"
 
 namespace sparseagg {
 
@@ -48,6 +49,7 @@ struct StatusInput {
   std::chrono::system_clock::time_point start_time;
   std::chrono::system_clock::time_point now;
   const Engine* engine = nullptr;  // null while starting
+  Tasks* tasks = nullptr;          // null while starting, or without a task service
   const Metrics& metrics;
   const Refusals& refusals;
   const History& history;

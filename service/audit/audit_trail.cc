@@ -23,9 +23,8 @@ std::shared_ptr<void> AuditTrail::ActingFor(const std::string& principal) {
   });
 }
 
-void AuditTrail::RoundChanged(std::string_view event, const std::string& tenant,
-                              const std::string& round, AuditLog::Fields more) {
-  AuditLog::Fields fields = {{"tenant", tenant}, {"round", round}};
+void AuditTrail::Changed(std::string_view event, AuditLog::Fields fields,
+                         const AuditLog::Fields& more) {
   {
     const std::lock_guard lock(mutex_);
     const auto acting = acting_.find(std::this_thread::get_id());
@@ -33,6 +32,16 @@ void AuditTrail::RoundChanged(std::string_view event, const std::string& tenant,
   }
   fields.insert(fields.end(), more.begin(), more.end());
   log_.Append(event, std::move(fields));
+}
+
+void AuditTrail::RoundChanged(std::string_view event, const std::string& tenant,
+                              const std::string& round, AuditLog::Fields more) {
+  Changed(event, {{"tenant", tenant}, {"round", round}}, more);
+}
+
+void AuditTrail::TasksChanged(std::string_view event, const std::string& tenant,
+                              AuditLog::Fields more) {
+  Changed(event, {{"tenant", tenant}}, more);
 }
 
 void AuditTrail::CallRefused(Refused who, std::string_view rpc, const std::string& peer,

@@ -22,12 +22,21 @@ constexpr RpcRule kRules[] = {
     {"DeleteRound", {kOperator, kOwner}},
     {"WatchRound", RoleSet::All()},
     {"WaitRound", RoleSet::All()},
-    {"SubmitUpdate", {kOwner, kContributor}},
-    {"StreamUpdates", {kOwner, kContributor}},
+    {"SubmitUpdate", {kOwner, kContributor, kWorker}},
+    {"StreamUpdates", {kOwner, kContributor, kWorker}},
     {"GetAggregate", {kOwner, kReader}},
     {"VerifyRound", {kOperator, kOwner}},
     {"Reduce", {kOwner}},
     {"GetServerInfo", RoleSet::All()},
+    {"CreateTasks", {kOwner}},
+    {"GetTask", {kOperator, kOwner, kWorker}},
+    {"ListTasks", {kOperator, kOwner, kWorker}},
+    {"CancelTasks", {kOperator, kOwner}},
+    {"WaitTasks", {kOperator, kOwner}},
+    {"AcquireTasks", {kOwner, kWorker}},
+    {"RenewTasks", {kOwner, kWorker}},
+    {"CompleteTask", {kOwner, kWorker}},
+    {"FailTask", {kOwner, kWorker}},
     // Load balancers and probes have no credentials, and the answer reveals only a state.
     {"grpc.health.v1.Health/Check", {}, /*anyone=*/true},
     {"grpc.health.v1.Health/Watch", {}, /*anyone=*/true},
@@ -40,6 +49,12 @@ std::string RolesOf(RoleSet roles) {
     absl::StrAppend(&names, names.empty() ? "" : " or ", std::string(RoleName(role)));
   }
   return names.empty() ? "no role" : names;
+}
+
+// Whether the name is the caller's, or below it.
+bool IsOwnName(const Caller& caller, std::string_view name) {
+  if (!name.starts_with(caller.principal)) return false;
+  return name.size() == caller.principal.size() || name[caller.principal.size()] == '/';
 }
 
 }  // namespace
@@ -60,16 +75,25 @@ absl::Status Authorise(const Caller& caller, std::string_view rpc) {
 
 absl::Status AuthoriseContributor(const Caller& caller, std::string_view contributor) {
   if (caller.roles.Has(kOwner)) return absl::OkStatus();
-  const std::string_view rest = contributor.starts_with(caller.principal)
-                                    ? contributor.substr(caller.principal.size())
-                                    : std::string_view("?");
-  if (caller.roles.Has(kContributor) && (rest.empty() || rest.starts_with('/'))) {
-    return absl::OkStatus();
+  if (caller.roles.Has(kContributor) && IsOwnName(caller, contributor)) return absl::OkStatus();
+  if (!caller.roles.Has(kContributor) && caller.roles.Has(kWorker)) {
+    return MakeError(absl::StatusCode::kPermissionDenied, "CONTRIBUTOR_NOT_YOURS",
+                     absl::StrCat("\"", caller.principal,
+                                  "\" may send updates only as the contributor of a task that it "
+                                  "holds; an owner may send them for others"));
   }
   return MakeError(absl::StatusCode::kPermissionDenied, "CONTRIBUTOR_NOT_YOURS",
                    absl::StrCat("\"", caller.principal, "\" may send updates only as \"",
                                 caller.principal, "\" or below it (\"", caller.principal,
                                 "/...\"); an owner may send them for others"));
+}
+
+absl::Status AuthoriseWorker(const Caller& caller, std::string_view worker) {
+  if (caller.roles.Has(kOwner) || IsOwnName(caller, worker)) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kPermissionDenied, "WORKER_NOT_YOURS",
+      absl::StrCat("\"", caller.principal, "\" may acquire tasks only as \"", caller.principal,
+                   "\" or below it (\"", caller.principal, "/...\"); an owner may for others"));
 }
 
 }  // namespace sparseagg

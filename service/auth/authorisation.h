@@ -26,6 +26,10 @@ absl::Status Authorise(const Caller& caller, std::string_view rpc);
 // ("phone-1/app" below "phone-1").
 absl::Status AuthoriseContributor(const Caller& caller, std::string_view contributor);
 
+// PERMISSION_DENIED (WORKER_NOT_YOURS) unless the caller may acquire tasks as `worker`: an owner
+// may as any, a worker as itself and as names below its own.
+absl::Status AuthoriseWorker(const Caller& caller, std::string_view worker);
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SERVICE_AUTH_AUTHORISATION_H_

@@ -11,8 +11,8 @@
 namespace sparseagg {
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoleNames = {"operator", "owner", "contributor",
-                                                        "reader"};
+constexpr std::array<std::string_view, 5> kRoleNames = {"operator", "owner", "contributor",
+                                                        "reader", "worker"};
 constexpr size_t kTenantBytesMax = 63;
 constexpr size_t kPrincipalBytesMax = 128;
 

@@ -20,11 +20,12 @@ enum class Role : uint8_t {
   kOwner,        // a federated server: runs rounds, reads results, submits for contributors
   kContributor,  // sends updates in its own name
   kReader,       // reads results
+  kWorker,       // acquires tasks in its own name, and sends the updates of those that it holds
 };
 inline constexpr Role kAllRoles[] = {Role::kOperator, Role::kOwner, Role::kContributor,
-                                     Role::kReader};
+                                     Role::kReader, Role::kWorker};
 
-// "operator", "owner", "contributor", "reader".
+// "operator", "owner", "contributor", "reader", "worker".
 std::string_view RoleName(Role role);
 std::optional<Role> ParseRole(std::string_view name);
 

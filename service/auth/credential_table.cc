@@ -18,9 +18,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNameKinds = {"dns:", "uri:", "email:", "ip:", "cn:"};
-constexpr std::array<std::string_view, 5> kTenantLimits = {
-    "tenant-rounds-max", "tenant-bytes-max", "tenant-streams-max", "tenant-uploads-max",
-    "tenant-waits-max"};
+constexpr std::array<std::string_view, 6> kTenantLimits = {
+    "tenant-rounds-max",  "tenant-bytes-max", "tenant-streams-max",
+    "tenant-uploads-max", "tenant-waits-max", "tenant-tasks-max"};
 
 template <typename... Words>
 absl::Status Invalid(const Words&... words) {

@@ -147,7 +147,7 @@ void AddTokenCommand(CLI::App& app, int& exit_code) {
   made->add_option("--principal", args->principal, "Name of the caller with this token")
       ->required();
   made->add_option("--role", args->roles,
-                   "operator, owner, contributor or reader (may be repeated)")
+                   "operator, owner, contributor, reader or worker (may be repeated)")
       ->required()
       ->allow_extra_args(false);
   made->add_option("--tenant", args->tenant, "Tenant of the caller")->default_val("default");

@@ -20,6 +20,7 @@
 #include "service/auth/jwt.h"
 #include "service/auth/tls_files.h"
 #include "service/engine/limits.h"
+#include "service/tasks/task_limits.h"
 #include "service/telemetry/log.h"
 
 namespace sparseagg {
@@ -52,6 +53,7 @@ struct ServerConfig {
   JwtRules jwt_rules;
   std::string audit_log;  // file; empty: none
   Limits limits = DefaultLimits();
+  TaskLimits task_limits;
 };
 
 struct Setting {

@@ -8,6 +8,7 @@
 #include "service/rpc/reduce.h"
 #include "service/rpc/result/get_aggregate.h"
 #include "service/rpc/stream/stream_updates.h"
+#include "service/rpc/unary_call.h"
 #include "service/rpc/wait_round.h"
 #include "service/rpc/watch_round.h"
 #include "service/rpc/wire/message_bytes.h"
@@ -44,42 +45,6 @@ std::chrono::milliseconds TimeCheckInterval(const Limits& limits) {
   return std::chrono::milliseconds(std::clamp<uint64_t>(shortest_ms / 4, 10, 1000));
 }
 
-// A unary call whose response or error is ready when its handler returns.
-template <typename Reactor>
-class ShortCall : public Reactor {
- public:
-  explicit ShortCall(CallCounter& calls) : call_entry_(calls) {}
-  void OnDone() noexcept override { delete this; }
-
- private:
-  CallCounter::Entry call_entry_;
-};
-
-using UnaryCall = ShortCall<grpc::ServerUnaryReactor>;
-
-template <typename Reactor>
-Reactor* Refuse(CallCounter& calls, const absl::Status& why) {
-  auto* call = new ShortCall<Reactor>(calls);
-  call->Finish(ToGrpcStatus(why));
-  return call;
-}
-
-// Runs `handler`, which returns a Status, on this thread.
-template <typename Handler>
-grpc::ServerUnaryReactor* Run(CallCounter& calls, Handler handler) {
-  auto* call = new UnaryCall(calls);
-  call->Finish(ToGrpcStatus(handler()));
-  return call;
-}
-
-// The same on a thread of `background`.
-template <typename Handler>
-grpc::ServerUnaryReactor* RunIn(Background& background, CallCounter& calls, Handler handler) {
-  auto* call = new UnaryCall(calls);
-  background.Run([call, handler = std::move(handler)] { call->Finish(ToGrpcStatus(handler())); });
-  return call;
-}
-
 // Makes a handler for Run() from one that returns a StatusOr of a value that ToProto() turns into
 // the response.
 template <typename Handler>
@@ -89,15 +54,6 @@ auto Answer(grpc::ByteBuffer* response, Handler handler) {
     if (answer.ok()) *response = ToBytes(ToProto(*answer));
     return answer.status();
   };
-}
-
-// Parses a request that consists of names, numbers and times.
-template <typename Request>
-absl::StatusOr<Request> ReadSmall(const grpc::ByteBuffer& message) {
-  Request request;
-  SPARSEAGG_RETURN_IF_ERROR(
-      ReadRequest(MessageBytes(message).chain(), kSmallRequestBytesMax, &request));
-  return request;
 }
 
 // Runs `handler` on another thread, because gRPC's threads must not wait for the disk. `handler`
@@ -292,7 +248,8 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
   auto read = ReadSubmitUpdate(bytes->chain());
   if (!read.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, read.status());
   const auto update = std::make_shared<ReceivedUpdate>(*std::move(read));
-  const absl::Status theirs = call->CheckContributor(update->header.contributor());
+  const absl::Status theirs =
+      call->CheckContributor(update->header.round(), update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
   return RunForRound(update->header.round(), *call->engine, commits_, calls_,
                      [engine = call->engine, bytes, update, response]() -> absl::Status {

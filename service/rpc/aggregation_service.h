@@ -42,6 +42,9 @@ class AggregationService : public ServiceBase {
   // answers; its default_durability is that of rounds that state none.
   AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security);
 
+  // Authorises the calls of this service, and those of others with the same limits.
+  CallAuthoriser& authoriser() { return authoriser_; }
+
   // Ends the calls whose length the client decides (DrainList). To be called once, when the server
   // stops.
   void Drain() { drain_list_.DrainAll(); }

@@ -41,8 +41,17 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
 
 }  // namespace
 
-absl::Status AuthorisedCall::CheckContributor(std::string_view contributor) const {
+absl::Status AuthorisedCall::CheckContributor(std::string_view round,
+                                              std::string_view contributor) const {
   absl::Status status = AuthoriseContributor(caller, contributor);
+  if (status.ok()) return status;
+  if (holds_task != nullptr && holds_task(round, contributor)) return absl::OkStatus();
+  on_refused(status);
+  return status;
+}
+
+absl::Status AuthorisedCall::CheckWorker(std::string_view worker) const {
+  absl::Status status = AuthoriseWorker(caller, worker);
   if (!status.ok()) on_refused(status);
   return status;
 }
@@ -71,12 +80,21 @@ absl::StatusOr<AuthorisedCall> CallAuthoriser::Authorise(const grpc::CallbackSer
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
+  std::function<bool(std::string_view, std::string_view)> holds_task;
+  if (caller->roles.Has(Role::kWorker) && !caller->roles.Has(Role::kOwner)) {
+    holds_task = [this, tenant = caller->tenant, principal = caller->principal](
+                     std::string_view round, std::string_view contributor) {
+      return security_.holds_task(tenant, principal, round, contributor);
+    };
+  }
   return AuthorisedCall{.caller = *std::move(caller),
                         .engine = &engine,
                         .place = nullptr,
-                        .on_refused = [this, rpc, &context](const absl::Status& why) {
-                          security_.on_refused(rpc, context.peer(), why);
-                        }};
+                        .on_refused =
+                            [this, rpc, &context](const absl::Status& why) {
+                              security_.on_refused(rpc, context.peer(), why);
+                            },
+                        .holds_task = std::move(holds_task)};
 }
 
 absl::StatusOr<AuthorisedCall> CallAuthoriser::AuthoriseStream(

@@ -27,10 +27,15 @@ struct AuthorisedCall {
   Engine* engine = nullptr;     // of the caller's tenant
   std::shared_ptr<void> place;  // counts a long call against its tenant's limit while it lives
   std::function<void(const absl::Status& why)> on_refused;
+  // Returns whether the worker holds a task of this round and contributor (ServerSecurity). Null
+  // for a caller that is no worker, and for an owner.
+  std::function<bool(std::string_view round, std::string_view contributor)> holds_task;
 
-  // PERMISSION_DENIED (CONTRIBUTOR_NOT_YOURS) unless the caller may send an update as
+  // PERMISSION_DENIED (CONTRIBUTOR_NOT_YOURS) unless the caller may send an update to `round` as
   // `contributor`.
-  absl::Status CheckContributor(std::string_view contributor) const;
+  absl::Status CheckContributor(std::string_view round, std::string_view contributor) const;
+  // PERMISSION_DENIED (WORKER_NOT_YOURS) unless the caller may acquire tasks as `worker`.
+  absl::Status CheckWorker(std::string_view worker) const;
 };
 
 // Thread-safe.
@@ -48,8 +53,8 @@ class CallAuthoriser {
   // (TENANT_STREAMS_FULL) with a retry hint.
   absl::StatusOr<AuthorisedCall> AuthoriseStream(const grpc::CallbackServerContext& context,
                                                  std::string_view rpc);
-  // The same for WaitRound and WatchRound, which tenant-waits-max limits: RESOURCE_EXHAUSTED
-  // (TENANT_WAITS_FULL) with a retry hint.
+  // The same for WaitRound, WatchRound and WaitTasks, which tenant-waits-max limits:
+  // RESOURCE_EXHAUSTED (TENANT_WAITS_FULL) with a retry hint.
   absl::StatusOr<AuthorisedCall> AuthoriseWait(const grpc::CallbackServerContext& context,
                                                std::string_view rpc);
 
@@ -79,8 +84,8 @@ class CallAuthoriser {
   std::mutex mutex_;
   Places streams_{"TENANT_STREAMS_FULL", "tenant-streams-max", "streams",
                   &TenantLimits::streams_max};
-  Places waits_{"TENANT_WAITS_FULL", "tenant-waits-max", "waiting calls (WaitRound, WatchRound)",
-                &TenantLimits::waits_max};
+  Places waits_{"TENANT_WAITS_FULL", "tenant-waits-max",
+                "waiting calls (WaitRound, WatchRound, WaitTasks)", &TenantLimits::waits_max};
 };
 
 }  // namespace sparseagg

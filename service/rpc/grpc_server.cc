@@ -91,13 +91,16 @@ absl::Status CannotListen(const std::string& listen) {
 
 }  // namespace
 
-GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security)
+GrpcServer::GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security, Tasks* tasks)
     : credentials_(MakeServerCredentials(security)),
-      service_(engine, std::move(info), std::move(security)) {}
+      service_(engine, std::move(info), std::move(security)),
+      task_service_(tasks == nullptr
+                        ? nullptr
+                        : std::make_unique<TaskService>(service_.authoriser(), *tasks)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security,
-    std::shared_ptr<CallObserver> observer) {
+    std::shared_ptr<CallObserver> observer, Tasks* tasks) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (HasNoSuchPort(listen)) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
@@ -110,7 +113,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const bool for_everybody = security.authenticator == nullptr;
-  std::unique_ptr<GrpcServer> started(new GrpcServer(engine, std::move(info), std::move(security)));
+  if (tasks != nullptr) {
+    security.holds_task = [tasks](const std::string& tenant, const std::string& principal,
+                                  std::string_view round, std::string_view contributor) {
+      return tasks->MaySubmit(tenant, principal, round, contributor);
+    };
+  }
+  std::unique_ptr<GrpcServer> started(
+      new GrpcServer(engine, std::move(info), std::move(security), tasks));
   grpc::ServerBuilder builder;
   if (!for_everybody) builder.SetOption(std::make_unique<WithoutReflection>());
   SetKeepalive(builder);
@@ -118,6 +128,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   int port = 0;
   builder.AddListeningPort(listen, started->credentials_, &port);
   builder.RegisterService(&started->service_);
+  if (tasks != nullptr) builder.RegisterService(started->task_service_.get());
   ObserveCalls(std::move(observer), builder);
   started->server_ = builder.BuildAndStart();
   if (started->server_ == nullptr || port == 0) {
@@ -126,6 +137,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   const bool is_unix_socket = listen.starts_with("unix:");
   started->port_ = is_unix_socket ? 0 : port;
   started->server_->GetHealthCheckService()->SetServingStatus(kAggregationServiceName, true);
+  if (tasks != nullptr) {
+    started->server_->GetHealthCheckService()->SetServingStatus(kTaskServiceName, true);
+  }
   started->server_->GetHealthCheckService()->SetServingStatus(kBackendHealthName, true);
   return started;
 }
@@ -143,10 +157,12 @@ void GrpcServer::SetBackendLost() {
 void GrpcServer::Drain() {
   server_->GetHealthCheckService()->SetServingStatus(false);
   service_.Drain();
+  if (task_service_ != nullptr) task_service_->Drain();
 }
 
 void GrpcServer::Stop(std::chrono::system_clock::time_point deadline) {
   service_.WaitUntilIdle(deadline);
+  if (task_service_ != nullptr) task_service_->WaitUntilIdle(deadline);
   const auto goodbye = std::chrono::system_clock::now() + kGoodbye;
   server_->Shutdown(std::min(deadline, goodbye));
   server_->Wait();

@@ -16,6 +16,8 @@
 #include "service/engine/engine.h"
 #include "service/rpc/aggregation_service.h"
 #include "service/rpc/call_observer.h"
+#include "service/rpc/tasks/task_service.h"
+#include "service/tasks/tasks.h"
 
 namespace sparseagg {
 
@@ -25,11 +27,12 @@ inline constexpr char kBackendHealthName[] = "sparseagg.backend";
 class GrpcServer {
  public:
   // Listens on `listen` (HOST:PORT or unix:PATH). UNAVAILABLE (CANNOT_LISTEN) when the address is
-  // in use or not one of this machine's; INVALID_ARGUMENT (TLS_FILES_INVALID). `engine` must
-  // outlive the server.
+  // in use or not one of this machine's; INVALID_ARGUMENT (TLS_FILES_INVALID). `engine` and
+  // `tasks` must outlive the server. Without tasks it has no TaskService.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& listen, Engine& engine, v1::ServerInfo info, ServerSecurity security = {},
-      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>());
+      std::shared_ptr<CallObserver> observer = std::make_shared<CallObserver>(),
+      Tasks* tasks = nullptr);
   // Stops at once if Stop() was not called.
   ~GrpcServer();
 
@@ -48,10 +51,11 @@ class GrpcServer {
   void Stop(std::chrono::system_clock::time_point deadline);
 
  private:
-  GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security);
+  GrpcServer(Engine& engine, v1::ServerInfo info, ServerSecurity security, Tasks* tasks);
 
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   AggregationService service_;
+  const std::unique_ptr<TaskService> task_service_;  // null: there are no tasks
   std::mutex mutex_;  // guards the health service in SetBackendLost() against the destruction of:
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;

@@ -12,7 +12,9 @@
 #include "base/status.h"
 #include "proto/error_details.h"
 #include "service/rpc/aggregation_service.h"
+#include "service/rpc/tasks/task_service.h"
 #include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/tasks.pb.h"
 
 namespace sparseagg {
 namespace {
@@ -40,12 +42,14 @@ CallKind KindOf(const google::protobuf::MethodDescriptor& method) {
 }
 
 void TellOfOwnMethods(CallObserver& observer) {
-  const google::protobuf::ServiceDescriptor& service =
-      *v1::GetServerInfoRequest::descriptor()->file()->FindServiceByName("AggregationService");
-  for (int i = 0; i < service.method_count(); ++i) {
-    const google::protobuf::MethodDescriptor& method = *service.method(i);
-    const std::string path = "/" + service.full_name() + "/" + method.name();
-    observer.OnMethod(MethodAt(path, KindOf(method)));
+  for (const google::protobuf::FileDescriptor* file :
+       {v1::GetServerInfoRequest::descriptor()->file(), v1::Task::descriptor()->file()}) {
+    const google::protobuf::ServiceDescriptor& service = *file->service(0);
+    for (int i = 0; i < service.method_count(); ++i) {
+      const google::protobuf::MethodDescriptor& method = *service.method(i);
+      const std::string path = "/" + service.full_name() + "/" + method.name();
+      observer.OnMethod(MethodAt(path, KindOf(method)));
+    }
   }
 }
 
@@ -62,7 +66,7 @@ class ObservedCall : public grpc::experimental::Interceptor {
       : observer_(std::move(observer)),
         context_(*info.server_context()),
         method_(MethodOf(info)),
-        own_(method_.service == kAggregationServiceName),
+        own_(method_.service == kAggregationServiceName || method_.service == kTaskServiceName),
         start_(std::chrono::steady_clock::now()) {
     observer_->OnCallStarted(method_);
   }
@@ -96,7 +100,7 @@ class ObservedCall : public grpc::experimental::Interceptor {
   }
 
   void Received(InterceptorBatchMethods& methods) {
-    // The type of a message is known for the AggregationService only.
+    // The type of a message is known for the server's own services only.
     const void* message = own_ ? methods.GetRecvMessage() : nullptr;
     if (message == nullptr) return;
     const size_t bytes = static_cast<const grpc::ByteBuffer*>(message)->Length();

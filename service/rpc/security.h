@@ -34,6 +34,13 @@ struct ServerSecurity {
   // From any thread; must not block.
   std::function<void(std::string_view rpc, const std::string& peer, const absl::Status& why)>
       on_refused = [](std::string_view, const std::string&, const absl::Status&) {};
+  // Returns whether the principal holds a task of this round and contributor, so that it may submit
+  // the update. From any thread; must not wait for the disk.
+  std::function<bool(const std::string& tenant, const std::string& principal,
+                     std::string_view round, std::string_view contributor)>
+      holds_task = [](const std::string&, const std::string&, std::string_view, std::string_view) {
+        return false;
+      };
   // Called when the TLS files have changed: OK if they are now in use, otherwise what is wrong with
   // them. From any thread; must not block.
   std::function<void(const absl::Status& status)> on_tls_reload = [](const absl::Status&) {};

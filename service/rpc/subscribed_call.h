@@ -1,13 +1,14 @@
-// The common base of WatchRound and WaitRound: a call that subscribes to a round, holds no thread
-// while it waits, and lasts until the round, the caller, an alarm or a stopping server ends it. The
-// subclass decides what a state of the round means for its answer. A waiting call keeps no state of
-// the round, because states are large.
+// The common base of WatchRound, WaitRound and WaitTasks: a call that subscribes to a round or to a
+// group of tasks, holds no thread while it waits, and lasts until its subject, the caller, an alarm
+// or a stopping server ends it. The subclass decides what a state of the subject means for its
+// answer. A waiting call keeps no state of the subject, because states are large.
 #ifndef SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 #define SPARSEAGG_SERVICE_RPC_SUBSCRIBED_CALL_H_
 
 #include <grpcpp/alarm.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,24 +25,48 @@
 
 namespace sparseagg {
 
+// A round, as what a call subscribes to. Another subject has the same members; a state of it has a
+// `revision` that increases.
+class RoundSubject {
+ public:
+  using State = RoundSnapshot;
+
+  // `engine` must outlive this.
+  RoundSubject(Engine& engine, std::string round, WatchScope what)
+      : engine_(engine), round_(std::move(round)), what_(what) {}
+
+  absl::StatusOr<State> Get() const { return engine_.GetRound(round_); }
+  absl::StatusOr<WatchHandle> Watch(
+      std::function<void(const std::optional<State>&)> on_change) const {
+    return engine_.Watch(round_, what_, std::move(on_change));
+  }
+  // The error of a call whose subject was deleted.
+  absl::Status Gone() const {
+    return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
+                     "round \"" + round_ + "\" was deleted");
+  }
+
+ private:
+  Engine& engine_;
+  const std::string round_;
+  const WatchScope what_;
+};
+
 // `Reactor` is one of gRPC's server reactors. REQUIRES: made with std::make_shared. It keeps itself
 // alive from Begin() to OnDone(), and while an alarm is set.
-template <class Reactor>
+template <class Reactor, class Subject = RoundSubject>
 class SubscribedCall : public Reactor,
                        public DrainableCall,
-                       public std::enable_shared_from_this<SubscribedCall<Reactor>> {
+                       public std::enable_shared_from_this<SubscribedCall<Reactor, Subject>> {
  public:
-  // `engine` must outlive the call.
-  SubscribedCall(AuthorisedCall call, std::string round, WatchScope what, CallCounter& calls)
-      : engine_(*call.engine),
-        place_(std::move(call.place)),
-        round_(std::move(round)),
-        what_(what),
-        call_entry_(calls) {}
+  using State = typename Subject::State;
 
-  // Passes the state of the round to OnRound(), then each newer one that `what` selects. The call
+  SubscribedCall(Subject subject, std::shared_ptr<void> place, CallCounter& calls)
+      : subject_(std::move(subject)), place_(std::move(place)), call_entry_(calls) {}
+
+  // Passes the state of the subject to OnState(), then each newer one that it reports. The call
   // ends at once if `request`, the outcome of checking the arguments, is an error, or if there is
-  // no such round.
+  // no such subject.
   void Begin(const absl::Status& request, DrainList& drain_list) {
     self_ = this->shared_from_this();
     const absl::Status status = request.ok() ? Subscribe() : request;
@@ -61,7 +86,7 @@ class SubscribedCall : public Reactor,
   }
 
   void OnDone() noexcept final {
-    WatchHandle subscription;
+    std::shared_ptr<void> subscription;
     {
       const std::lock_guard lock(mutex_);
       subscription = std::move(subscription_);
@@ -77,7 +102,7 @@ class SubscribedCall : public Reactor,
   // The hooks are called with mutex() held.
   //
   // Called for each state that is newer than the last; never after the end.
-  virtual void OnRound(const RoundSnapshot& round) = 0;
+  virtual void OnState(const State& state) = 0;
   // Called when the alarm has fired; never after the end.
   virtual void OnAlarm() = 0;
   // Called once, at the end.
@@ -104,8 +129,8 @@ class SubscribedCall : public Reactor,
     });
   }
 
-  // The round's current state.
-  absl::StatusOr<RoundSnapshot> GetRound() { return engine_.GetRound(round_); }
+  // The subject's current state.
+  absl::StatusOr<State> GetState() { return subject_.Get(); }
 
   // Guards the fields of the subclass, too.
   std::mutex& mutex() { return mutex_; }
@@ -113,11 +138,10 @@ class SubscribedCall : public Reactor,
  private:
   absl::Status Subscribe() {
     SPARSEAGG_ASSIGN_OR_RETURN(
-        WatchHandle handle,
-        engine_.Watch(round_, what_,
-                      [this](const std::optional<RoundSnapshot>& round) { OnChange(round); }));
+        std::shared_ptr<void> handle,
+        subject_.Watch([this](const std::optional<State>& state) { OnChange(state); }));
     // Read after subscribing, so that no change is missed between the two.
-    absl::StatusOr<RoundSnapshot> now = GetRound();
+    absl::StatusOr<State> now = GetState();
     {
       const std::lock_guard lock(mutex_);
       subscription_ = std::move(handle);
@@ -127,27 +151,22 @@ class SubscribedCall : public Reactor,
     return absl::OkStatus();
   }
 
-  void OnChange(const std::optional<RoundSnapshot>& round) {
+  void OnChange(const std::optional<State>& state) {
     const std::lock_guard lock(mutex_);
-    if (!round.has_value()) {
-      return End(MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND",
-                           "round \"" + round_ + "\" was deleted"));
-    }
+    if (!state.has_value()) return End(subject_.Gone());
     // Notifications from two threads may arrive out of order; the revision shows which is newer.
-    if (ended_ || (revision_.has_value() && round->revision <= *revision_)) return;
-    revision_ = round->revision;
-    OnRound(*round);
+    if (ended_ || (revision_.has_value() && state->revision <= *revision_)) return;
+    revision_ = state->revision;
+    OnState(*state);
   }
 
-  Engine& engine_;
-  std::shared_ptr<void> place_;  // until OnDone
-  const std::string round_;
-  const WatchScope what_;
+  const Subject subject_;
+  std::shared_ptr<void> place_;                   // until OnDone
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<SubscribedCall> self_;          // until OnDone
 
   std::mutex mutex_;  // guards what follows
-  WatchHandle subscription_;
+  std::shared_ptr<void> subscription_;
   std::unique_ptr<grpc::Alarm> alarm_;  // set while one is armed
   std::optional<uint64_t> revision_;    // of the newest state seen
   bool ended_ = false;

@@ -23,9 +23,10 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
                 grpc::ByteBuffer* response, CallCounter& calls)
       // A call that waits for the final state subscribes to nothing else: thousands may wait while
       // updates arrive.
-      : SubscribedCall(std::move(call), request.name(),
-                       request.after_revision() > 0 ? WatchScope::kEveryChange : WatchScope::kEnd,
-                       calls),
+      : SubscribedCall(RoundSubject(*call.engine, request.name(),
+                                    request.after_revision() > 0 ? WatchScope::kEveryChange
+                                                                 : WatchScope::kEnd),
+                       std::move(call.place), calls),
         after_revision_(request.after_revision()),
         response_(response) {}
 
@@ -39,14 +40,14 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
   }
 
  private:
-  void OnRound(const RoundSnapshot& round) override {
+  void OnState(const RoundSnapshot& round) override {
     if (IsFinal(round.state) || (after_revision_ > 0 && round.revision > after_revision_)) {
       Answer(round);
     }
   }
 
   void OnAlarm() override {
-    const absl::StatusOr<RoundSnapshot> latest = GetRound();
+    const absl::StatusOr<RoundSnapshot> latest = GetState();
     if (!latest.ok()) return End(latest.status());
     Answer(*latest);
   }

@@ -28,7 +28,8 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
  public:
   WatchRoundCall(grpc::CallbackServerContext& context, const AuthorisedCall& call,
                  std::string round, CallCounter& calls)
-      : SubscribedCall(call, std::move(round), WatchScope::kEveryChange, calls),
+      : SubscribedCall(RoundSubject(*call.engine, std::move(round), WatchScope::kEveryChange),
+                       call.place, calls),
         unread_(context, call.engine->limits()) {}
 
   void Start(DrainList& drain_list, const v1::WatchRoundRequest& request) {
@@ -50,7 +51,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
   }
 
  private:
-  void OnRound(const RoundSnapshot& round) override {
+  void OnState(const RoundSnapshot& round) override {
     if (round.revision <= sent_) return;
     pending_ = true;
     pending_is_final_ = IsFinal(round.state);
@@ -80,7 +81,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
       ArmAlarm(std::chrono::ceil<milliseconds>(next_write_ - now));
       return;
     }
-    const absl::StatusOr<RoundSnapshot> newest = GetRound();
+    const absl::StatusOr<RoundSnapshot> newest = GetState();
     if (!newest.ok()) return End(newest.status());
     pending_ = false;
     sent_ = newest->revision;

@@ -32,9 +32,9 @@ struct DurableRound {
 // There are two locks. `database_mutex_` is held for whole transactions. `mutex_` guards the rounds
 // in memory, which always show what is committed, and is held only briefly. Lock order:
 // database_mutex_, mutex_.
-class DurableStore : public UpdateStore {
+class DurableStoreImpl : public DurableStore {
  public:
-  explicit DurableStore(DurableStoreOptions options) : options_(std::move(options)) {}
+  explicit DurableStoreImpl(DurableStoreOptions options) : options_(std::move(options)) {}
 
   absl::Status Open();
 
@@ -75,6 +75,11 @@ class DurableStore : public UpdateStore {
 
   std::vector<RoundRecord> Rounds() const override;
   std::vector<Tombstone> Tombstones() const override { return tombstones_; }
+  absl::Status PutTaskRows(std::span<const TaskRow> rows, bool more_work) override;
+  absl::StatusOr<std::vector<TaskRow>> TaskRows() const override {
+    std::lock_guard database_lock(database_mutex_);
+    return task_rows_->All();
+  }
   absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const override {
     return reader_->ReadUpdates(round, on_update);
   }
@@ -84,7 +89,6 @@ class DurableStore : public UpdateStore {
 
  private:
   absl::Status Load();
-  absl::Status LoadAcceptedUpdates(DurableRound& round);
   // Deletes the files that no row names, except for partial payloads of open rounds.
   absl::Status DeleteLeftoverFiles();
 
@@ -95,7 +99,7 @@ class DurableStore : public UpdateStore {
   // Returns what the reader needs to know of a round for each update that it reads.
   std::optional<StoreReader::RoundRow> FindRound(const std::string& round) const;
 
-  void CommitGroup(std::span<PendingPut* const> puts);
+  void CommitGroup(std::span<PendingCommit* const> commits);
   // Changes the round's row and runs `also` in one transaction, then changes the round in memory.
   // REQUIRES: database_mutex_ is held and the round exists.
   absl::Status ChangePhase(
@@ -115,6 +119,7 @@ class DurableStore : public UpdateStore {
   std::unique_ptr<Database> database_;
   std::unique_ptr<Tables> tables_;
   std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<TaskRowTable> task_rows_;
   std::unique_ptr<Eraser> eraser_;
   std::unique_ptr<StoreReader> reader_;
 
@@ -125,13 +130,14 @@ class DurableStore : public UpdateStore {
   mutable std::mutex mutex_;
   std::map<std::string, DurableRound> rounds_;
 
-  GroupCommit<PendingPut> commits_{[this](std::span<PendingPut* const> puts) { CommitGroup(puts); },
-                                   options_.on_commit};
+  GroupCommit<PendingCommit> commits_{
+      [this](std::span<PendingCommit* const> commits) { CommitGroup(commits); },
+      options_.on_commit};
 };
 
 // --- Opening ---
 
-absl::Status DurableStore::Open() {
+absl::Status DurableStoreImpl::Open() {
   SPARSEAGG_ASSIGN_OR_RETURN(directory_,
                              DataDirectory::Take(options_.directory, options_.free_bytes_min));
   SPARSEAGG_ASSIGN_OR_RETURN(
@@ -145,6 +151,7 @@ absl::Status DurableStore::Open() {
   tables_ = std::make_unique<Tables>(*database_, *files_, options_.failpoints,
                                      [this] { directory_->CheckStillPresent(); });
   ledger_ = std::make_unique<Ledger>(*database_);
+  task_rows_ = std::make_unique<TaskRowTable>(*database_);
   eraser_ = std::make_unique<Eraser>(database_mutex_, *tables_, *files_);
   reader_ = std::make_unique<StoreReader>(
       database_mutex_, *tables_, [this](const std::string& round) { return FindRound(round); });
@@ -169,14 +176,15 @@ absl::Status DurableStore::Open() {
   return absl::OkStatus();
 }
 
-absl::Status DurableStore::Load() {
+absl::Status DurableStoreImpl::Load() {
   SPARSEAGG_ASSIGN_OR_RETURN(tombstones_, ledger_->Tombstones());
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<StoredRound> stored, tables_->Rounds());
   for (const StoredRound& row : stored) {
     DurableRound round{.id = row.id, .record = row.record, .accepted = {}};
     const RoundPhase phase = round.record.phase;
     if (phase != RoundPhase::kAborted && phase != RoundPhase::kDeleted) {
-      SPARSEAGG_RETURN_IF_ERROR(LoadAcceptedUpdates(round));
+      SPARSEAGG_RETURN_IF_ERROR(
+          LoadAcceptedUpdates(*tables_, round.id, round.record, round.accepted));
     }
     if (phase != RoundPhase::kOpen) round.accepted.Close();
     const bool trusted = round.record.damage.empty();
@@ -191,21 +199,7 @@ absl::Status DurableStore::Load() {
   return DeleteLeftoverFiles();
 }
 
-absl::Status DurableStore::LoadAcceptedUpdates(DurableRound& round) {
-  bool gapless = true;
-  const absl::Status read =
-      tables_->ReadRecords(round.id, round.record.name, [&](UpdateRecord update) {
-        gapless &= update.sequence == round.accepted.last_sequence() + 1;
-        round.accepted.Add(std::move(update));
-      });
-  if (!read.ok() && !absl::IsDataLoss(read)) return read;
-  std::string& damage = round.record.damage;
-  if (!read.ok() && damage.empty()) damage = std::string(read.message());
-  if (!gapless && damage.empty()) damage = "an update is missing";
-  return absl::OkStatus();
-}
-
-absl::Status DurableStore::DeleteLeftoverFiles() {
+absl::Status DurableStoreImpl::DeleteLeftoverFiles() {
   SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<uint64_t> named, tables_->Files());
   if (!named.empty()) files_->SkipTo(named.back());
   partials_->DeleteLeftovers(named, [&](const std::string& round) {
@@ -216,27 +210,28 @@ absl::Status DurableStore::DeleteLeftoverFiles() {
 
 // --- Look-ups ---
 
-const DurableRound* DurableStore::FindLocked(const std::string& round) const {
+const DurableRound* DurableStoreImpl::FindLocked(const std::string& round) const {
   const auto found = rounds_.find(round);
   return found == rounds_.end() ? nullptr : &found->second;
 }
 
-std::optional<std::pair<int64_t, RoundRecord>> DurableStore::RowOf(const std::string& round) const {
+std::optional<std::pair<int64_t, RoundRecord>> DurableStoreImpl::RowOf(
+    const std::string& round) const {
   std::lock_guard lock(mutex_);
   const DurableRound* found = FindLocked(round);
   if (found == nullptr) return std::nullopt;
   return std::pair(found->id, found->record);
 }
 
-std::optional<StoreReader::RoundRow> DurableStore::FindRound(const std::string& round) const {
+std::optional<StoreReader::RoundRow> DurableStoreImpl::FindRound(const std::string& round) const {
   std::lock_guard lock(mutex_);
   const DurableRound* found = FindLocked(round);
   if (found == nullptr) return std::nullopt;
   return StoreReader::RoundRow{found->id, found->record.phase};
 }
 
-std::optional<UpdateRecord> DurableStore::Find(const std::string& round,
-                                               const std::string& contributor) const {
+std::optional<UpdateRecord> DurableStoreImpl::Find(const std::string& round,
+                                                   const std::string& contributor) const {
   {
     std::lock_guard lock(mutex_);
     const DurableRound* found = FindLocked(round);
@@ -245,7 +240,7 @@ std::optional<UpdateRecord> DurableStore::Find(const std::string& round,
   return memory_->Find(round, contributor);
 }
 
-std::vector<RoundRecord> DurableStore::Rounds() const {
+std::vector<RoundRecord> DurableStoreImpl::Rounds() const {
   std::vector<RoundRecord> records;
   std::lock_guard lock(mutex_);
   for (const auto& [name, round] : rounds_) records.push_back(round.record);
@@ -254,7 +249,7 @@ std::vector<RoundRecord> DurableStore::Rounds() const {
 
 // --- Rounds ---
 
-absl::Status DurableStore::OpenRound(const RoundRecord& round) {
+absl::Status DurableStoreImpl::OpenRound(const RoundRecord& round) {
   if (round.durability != Durability::kDurable) {
     if (RowOf(round.name).has_value()) return RoundExists(round.name);
     return memory_->OpenRound(round);
@@ -275,7 +270,7 @@ absl::Status DurableStore::OpenRound(const RoundRecord& round) {
   return absl::OkStatus();
 }
 
-absl::Status DurableStore::SetRoundDetails(const std::string& round, std::string_view details) {
+absl::Status DurableStoreImpl::SetRoundDetails(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return absl::OkStatus();
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
@@ -283,9 +278,9 @@ absl::Status DurableStore::SetRoundDetails(const std::string& round, std::string
   return ChangePhase(round, RoundPhase::kOpen, details);
 }
 
-absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phase,
-                                       std::string_view details,
-                                       const std::function<absl::Status(int64_t id)>& also) {
+absl::Status DurableStoreImpl::ChangePhase(const std::string& round, RoundPhase phase,
+                                           std::string_view details,
+                                           const std::function<absl::Status(int64_t id)>& also) {
   auto row = *RowOf(round);
   row.second.phase = phase;
   row.second.details = details;
@@ -304,8 +299,8 @@ absl::Status DurableStore::ChangePhase(const std::string& round, RoundPhase phas
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::string& round,
-                                                                   std::string_view details) {
+absl::StatusOr<std::vector<UpdateRecord>> DurableStoreImpl::CloseRound(const std::string& round,
+                                                                       std::string_view details) {
   // Rounds in memory do not wait for the disk.
   if (!RowOf(round).has_value()) return memory_->CloseRound(round, details);
   std::lock_guard database_lock(database_mutex_);
@@ -318,9 +313,9 @@ absl::StatusOr<std::vector<UpdateRecord>> DurableStore::CloseRound(const std::st
   return rounds_.at(round).accepted.Records();
 }
 
-absl::Status DurableStore::PublishRound(const std::string& round, std::string_view details,
-                                        std::span<const std::string_view> result,
-                                        bool keep_updates) {
+absl::Status DurableStoreImpl::PublishRound(const std::string& round, std::string_view details,
+                                            std::span<const std::string_view> result,
+                                            bool keep_updates) {
   if (!RowOf(round).has_value()) {
     return memory_->PublishRound(round, details, result, keep_updates);
   }
@@ -336,7 +331,7 @@ absl::Status DurableStore::PublishRound(const std::string& round, std::string_vi
   return published;
 }
 
-absl::Status DurableStore::ErasePayloads(const std::string& round) {
+absl::Status DurableStoreImpl::ErasePayloads(const std::string& round) {
   return eraser_->Erase([&]() -> std::optional<Eraser::Leftover> {
     const auto found = FindRound(round);
     if (!found.has_value() || HasUpdates(found->phase)) return std::nullopt;  // still needed
@@ -344,14 +339,14 @@ absl::Status DurableStore::ErasePayloads(const std::string& round) {
   });
 }
 
-absl::Status DurableStore::AbortRound(const std::string& round, std::string_view details) {
+absl::Status DurableStoreImpl::AbortRound(const std::string& round, std::string_view details) {
   if (!RowOf(round).has_value()) return memory_->AbortRound(round, details);
   std::lock_guard database_lock(database_mutex_);
   if (!RowOf(round).has_value()) return RoundNotFound(round);  // erased concurrently
   return ChangePhase(round, RoundPhase::kAborted, details);
 }
 
-absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tombstone) {
+absl::Status DurableStoreImpl::Erase(const std::string& round, const Tombstone* tombstone) {
   if (!RowOf(round).has_value()) return memory_->EraseRound(round);
   std::lock_guard database_lock(database_mutex_);
   const auto row = RowOf(round);
@@ -366,14 +361,15 @@ absl::Status DurableStore::Erase(const std::string& round, const Tombstone* tomb
   return absl::OkStatus();
 }
 
-absl::Status DurableStore::ForgetTombstones(std::chrono::system_clock::time_point erased_before) {
+absl::Status DurableStoreImpl::ForgetTombstones(
+    std::chrono::system_clock::time_point erased_before) {
   std::lock_guard database_lock(database_mutex_);
   return tables_->Transact([&] { return ledger_->DeleteTombstones(erased_before); });
 }
 
 // --- Updates ---
 
-absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateContent& content) {
+absl::StatusOr<PutResult> DurableStoreImpl::Put(UpdateRecord record, const UpdateContent& content) {
   bool durable = false;
   std::optional<PutResult> known;  // decided without a write
   {
@@ -394,21 +390,22 @@ absl::StatusOr<PutResult> DurableStore::Put(UpdateRecord record, const UpdateCon
                                                         ? tables_->StoreBlob(content.payload)
                                                         : partials_->Complete(*content.stored));
   PendingPut put{record, content.headers, content.contributors_max, payload};
-  commits_.Run(put);
+  PendingCommit commit{.put = &put};
+  commits_.Run(commit);
   const bool kept = put.result.ok() && put.result->outcome == PutOutcome::kAccepted;
   if (kept && content.stored != nullptr) partials_->HandOver(*content.stored);
   if (!kept && content.stored == nullptr && payload.file != 0) files_->Delete(payload.file);
   return std::move(put.result);
 }
 
-absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStore::OpenUploadPayload(
+absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStoreImpl::OpenUploadPayload(
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
   return partials_->Take(identity, row->first);
 }
 
-void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
+void DurableStoreImpl::CommitGroup(std::span<PendingCommit* const> commits) {
   options_.failpoints.Pass(Failpoint::kGroupTaken);
   std::lock_guard database_lock(database_mutex_);
   const auto find = [this](const std::string& name) {
@@ -419,30 +416,32 @@ void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {
   PutGroup group;
   {
     std::lock_guard lock(mutex_);
-    group.Classify(puts, find);
+    group.Classify(commits, find);
   }
   if (group.has_files()) files_->Sync();
   absl::Status committed;
-  if (!group.entries().empty()) {
-    committed = tables_->Transact([&] {
-      for (const PutGroup::Entry& entry : group.entries()) {
-        SPARSEAGG_RETURN_IF_ERROR(tables_->InsertUpdate(entry.round, entry.record,
-                                                        entry.put->headers, entry.put->payload));
-      }
-      return absl::OkStatus();
-    });
+  if (!group.empty()) {
+    committed = tables_->Transact([&] { return group.Write(*tables_, *task_rows_); });
   }
   {
     std::lock_guard lock(mutex_);
     group.Finish(committed, find);
   }
-  if (!group.entries().empty()) options_.failpoints.Pass(Failpoint::kMemoryUpdated);
+  if (!group.empty()) options_.failpoints.Pass(Failpoint::kMemoryUpdated);
+}
+
+absl::Status DurableStoreImpl::PutTaskRows(std::span<const TaskRow> rows, bool more_work) {
+  if (more_work) SPARSEAGG_RETURN_IF_ERROR(directory_->CheckFreeSpace());
+  PendingRows pending{rows};
+  PendingCommit commit{.rows = &pending};
+  commits_.Run(commit);
+  return pending.result;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateStore>> OpenDurableStore(const DurableStoreOptions& options) {
-  auto store = std::make_unique<DurableStore>(options);
+absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const DurableStoreOptions& options) {
+  auto store = std::make_unique<DurableStoreImpl>(options);
   SPARSEAGG_RETURN_IF_ERROR(store->Open());
   return store;
 }

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "service/store/failpoints.h"
 #include "service/store/store.h"
+#include "service/store/task_row_store.h"
 
 namespace sparseagg {
 
@@ -43,10 +44,12 @@ struct DurableStoreOptions {
   std::function<void(size_t updates, double seconds)> on_commit = [](size_t, double) {};
 };
 
+class DurableStore : public UpdateStore, public TaskRowStore {};
+
 // Errors: FAILED_PRECONDITION (STORE_IN_USE if another process has the directory, STORE_VERSION,
 // STORE_UNUSABLE); DATA_LOSS (STORE_CORRUPT) if the database as a whole is damaged. Damage to a
 // single round is reported by Rounds() and by the calls that read the round.
-absl::StatusOr<std::unique_ptr<UpdateStore>> OpenDurableStore(const DurableStoreOptions& options);
+absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const DurableStoreOptions& options);
 
 }  // namespace sparseagg
 

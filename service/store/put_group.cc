@@ -1,9 +1,8 @@
 #include "service/store/put_group.h"
 
-#include <map>
-#include <set>
 #include <utility>
 
+#include "base/status.h"
 #include "service/store/store_errors.h"
 
 namespace sparseagg {
@@ -19,31 +18,49 @@ bool AnswerFrom(const AcceptedUpdates& accepted, PendingPut& put) {
 
 }  // namespace
 
-void PutGroup::Classify(std::span<PendingPut* const> puts, const FindRound& find) {
-  std::map<std::string_view, uint64_t> sequences;
-  std::set<std::pair<std::string_view, std::string_view>> contributors;
-  for (PendingPut* put : puts) {
-    const Round round = find(put->record.round);
-    if (round.accepted == nullptr) {
-      put->result = RoundNotFound(put->record.round);
-      continue;
+void PutGroup::Classify(std::span<PendingCommit* const> commits, const FindRound& find) {
+  for (PendingCommit* commit : commits) {
+    if (commit->rows != nullptr) {
+      rows_.push_back(commit->rows);
+    } else {
+      Classify(*commit->put, find);
     }
-    if (AnswerFrom(*round.accepted, *put)) continue;
-    // The sequence is gapless: it is the number of contributors.
-    uint64_t& sequence =
-        sequences.try_emplace(put->record.round, round.accepted->last_sequence()).first->second;
-    const bool full = put->contributors_max != 0 && sequence >= put->contributors_max;
-    if (full || !contributors.emplace(put->record.round, put->record.contributor).second) {
-      deferred_.push_back(put);
-      continue;
-    }
-    Entry& entry = entries_.emplace_back(Entry{put, round.id, put->record});
-    entry.record.sequence = ++sequence;
-    has_files_ |= put->payload.file != 0;
   }
 }
 
+void PutGroup::Classify(PendingPut& put, const FindRound& find) {
+  const Round round = find(put.record.round);
+  if (round.accepted == nullptr) {
+    put.result = RoundNotFound(put.record.round);
+    return;
+  }
+  if (AnswerFrom(*round.accepted, put)) return;
+  // The sequence is gapless: it is the number of contributors.
+  uint64_t& sequence =
+      sequences_.try_emplace(put.record.round, round.accepted->last_sequence()).first->second;
+  const bool full = put.contributors_max != 0 && sequence >= put.contributors_max;
+  if (full || !contributors_.emplace(put.record.round, put.record.contributor).second) {
+    deferred_.push_back(&put);
+    return;
+  }
+  Entry& entry = entries_.emplace_back(Entry{&put, round.id, put.record});
+  entry.record.sequence = ++sequence;
+  has_files_ |= put.payload.file != 0;
+}
+
+absl::Status PutGroup::Write(Tables& tables, TaskRowTable& task_rows) const {
+  for (const Entry& entry : entries_) {
+    SPARSEAGG_RETURN_IF_ERROR(
+        tables.InsertUpdate(entry.round, entry.record, entry.put->headers, entry.put->payload));
+  }
+  for (const PendingRows* pending : rows_) {
+    SPARSEAGG_RETURN_IF_ERROR(task_rows.Write(pending->rows));
+  }
+  return absl::OkStatus();
+}
+
 void PutGroup::Finish(const absl::Status& committed, const FindRound& find) {
+  for (PendingRows* pending : rows_) pending->result = committed;
   for (Entry& entry : entries_) {
     if (!committed.ok()) {
       entry.put->result = committed;

@@ -42,8 +42,14 @@ CREATE TABLE tombstones(
   round TEXT PRIMARY KEY, phase INTEGER NOT NULL, erased_ms INTEGER NOT NULL,
   crc32c INTEGER NOT NULL);
 PRAGMA user_version=2;
+)",
+    // 3: tasks.
+    R"(
+CREATE TABLE tasks(
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value BLOB NOT NULL, crc32c INTEGER NOT NULL);
+PRAGMA user_version=3;
 )"};
-static_assert(kApplicationId == 1396787015 && kVersions.size() == 2);
+static_assert(kApplicationId == 1396787015 && kVersions.size() == 3);
 
 absl::Status Upgrade(Database& database, size_t version) {
   absl::Status status = database.Run("BEGIN IMMEDIATE");

@@ -1,7 +1,8 @@
 #include "service/store/store_reader.h"
 
+#include <utility>
+
 #include "base/status.h"
-#include "service/store/accepted_updates.h"
 
 namespace sparseagg {
 
@@ -52,6 +53,19 @@ absl::StatusOr<std::string> StoreReader::ReadResult(const std::string& round) co
   // The round was erased concurrently.
   if (!result.ok() && !find_round_(round).has_value()) return RoundNotFound(round);
   return result;
+}
+
+absl::Status LoadAcceptedUpdates(Tables& tables, int64_t round, RoundRecord& record,
+                                 AcceptedUpdates& accepted) {
+  bool gapless = true;
+  const absl::Status read = tables.ReadRecords(round, record.name, [&](UpdateRecord update) {
+    gapless &= update.sequence == accepted.last_sequence() + 1;
+    accepted.Add(std::move(update));
+  });
+  if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  if (!read.ok() && record.damage.empty()) record.damage = std::string(read.message());
+  if (!gapless && record.damage.empty()) record.damage = "an update is missing";
+  return absl::OkStatus();
 }
 
 }  // namespace sparseagg

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "service/store/accepted_updates.h"
 #include "service/store/store.h"
 #include "service/store/tables.h"
 
@@ -44,6 +45,11 @@ class StoreReader {
   Tables& tables_;
   const FindRound find_round_;
 };
+
+// Reads the records of a round's updates at the start of the store. Sets record.damage, unless it
+// is set, if a record is damaged or missing.
+absl::Status LoadAcceptedUpdates(Tables& tables, int64_t round, RoundRecord& record,
+                                 AcceptedUpdates& accepted);
 
 }  // namespace sparseagg
 

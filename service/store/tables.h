@@ -6,6 +6,8 @@
 //   updates   the records of accepted updates             erased with the round, or when aborted
 //   contents  headers and payload of an update            erased when published or aborted
 //   results   the result of a published round             erased with the round
+//
+// ledger.h and task_rows.h have the other tables.
 #ifndef SPARSEAGG_SERVICE_STORE_TABLES_H_
 #define SPARSEAGG_SERVICE_STORE_TABLES_H_
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/tasks.pb.h"
 #include "sparseagg/v1/types.pb.h"
 
 namespace sparseagg {
@@ -91,6 +92,7 @@ std::set<std::string> InterfaceFacts(const FileDescriptor& file) {
 std::set<std::string> CurrentInterfaceFacts() {
   std::set<std::string> facts = InterfaceFacts(*v1::Round::descriptor()->file());
   facts.merge(InterfaceFacts(*v1::CreateRoundRequest::descriptor()->file()));
+  facts.merge(InterfaceFacts(*v1::Task::descriptor()->file()));
   return facts;
 }
 

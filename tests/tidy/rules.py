@@ -28,6 +28,7 @@ LIBRARIES = [
     ("service/engine/recovery", r"service/engine/recovery/.*"),
     ("service/engine/round", r"service/engine/round/.*"),
     ("service/engine", r"service/engine/.*"),
+    ("service/tasks", r"service/tasks/.*"),
     ("service/audit", r"service/audit/.*"),
     ("service/auth", r"service/auth/.*"),
     ("service/telemetry", r"service/telemetry/.*"),
@@ -135,6 +136,15 @@ DEPENDENCIES = [
         ],
     ),
     (r"service/engine/.*", [*_ENGINE, "service/engine/"]),
+    # Work that clients come for; a round is known to it by its state and its counted updates.
+    (
+        r"service/tasks/stored_tasks\.cc",
+        [*_LOW, "proto", "service/store", "service/tasks", "json"],
+    ),
+    (
+        r"service/tasks/.*",
+        [*_LOW, "proto", "service/engine", "service/store", "service/store/", "service/tasks"],
+    ),
     # Who calls and what they may do: no network, no engine.
     (r"service/auth/.*", [*_LOW, "service/auth", "openssl", "json", "posix"]),
     (r"service/audit/.*", [*_LOW, "service/audit", "openssl", "json", "posix"]),
@@ -152,6 +162,7 @@ DEPENDENCIES = [
             "service/engine",
             "service/engine/result",
             "service/store",
+            "service/tasks",
             "service/rpc",
             "service/telemetry",
             "posix",
@@ -162,6 +173,7 @@ DEPENDENCIES = [
         r"service/admin/.*",
         [
             *_ENGINE,
+            "service/tasks",
             "service/rpc",
             "service/telemetry",
             "service/admin",
@@ -194,6 +206,7 @@ DEPENDENCIES = [
             "service/auth",
             "service/engine",
             "service/store",
+            "service/tasks",
             "service/telemetry",
             "sparse",
             "cli11",
@@ -346,6 +359,7 @@ DEPENDENCIES = [
         r"tests/service/admin/.*",
         [
             *_ENGINE,
+            "service/tasks",
             "service/rpc",
             "service/telemetry",
             "service/admin",

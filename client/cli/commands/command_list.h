@@ -8,6 +8,7 @@
 namespace sparseagg::cli {
 
 void AddRoundCommands(CLI::App& app, const CliContext& context);
+void AddTaskCommands(CLI::App& app, const CliContext& context);
 void AddPushCommand(CLI::App& app, const CliContext& context);
 void AddPullCommand(CLI::App& app, const CliContext& context);
 void AddReduceCommand(CLI::App& app, const CliContext& context);

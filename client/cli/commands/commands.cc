@@ -12,6 +12,7 @@ namespace sparseagg {
 
 void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddRoundCommands(app, context);
+  cli::AddTaskCommands(app, context);
   cli::AddPushCommand(app, context);
   cli::AddPullCommand(app, context);
   cli::AddReduceCommand(app, context);
@@ -21,7 +22,7 @@ void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddAdminCommands(app, context);
   app.footer(
       "Exit codes: 0 done, 1 refused by the server or invalid data, 2 wrong command line,\n"
-      "3 no connection or no answer in time, 4 no such round, 5 the round was aborted,\n"
+      "3 no connection or no answer in time, 4 no such round or task, 5 the round was aborted,\n"
       "130 interrupted.");
 }
 

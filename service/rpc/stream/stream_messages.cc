@@ -75,7 +75,8 @@ void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
 }
 
 absl::StatusOr<Receipt> StreamMessages::Submit(const ReceivedUpdate& update) {
-  SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(update.header.contributor()));
+  SPARSEAGG_RETURN_IF_ERROR(
+      call_.CheckContributor(update.header.round(), update.header.contributor()));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
   return engine_.Submit(FromProto(update.header), tensors);
 }
@@ -98,7 +99,7 @@ void StreamMessages::HandleBegin(const v1::BeginUpdate& message) {
 absl::StatusOr<std::shared_ptr<Upload>> StreamMessages::BeginUpload(
     const v1::BeginUpdate& message) {
   const UpdateHeader header = FromProto(message.header());
-  SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(header.contributor));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(header.round, header.contributor));
   SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,

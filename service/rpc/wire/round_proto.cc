@@ -5,17 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/convert.h"
+#include "service/rpc/wire/time_proto.h"
 
 namespace sparseagg {
 namespace {
-
-void SetTimestamp(std::chrono::system_clock::time_point time, google::protobuf::Timestamp* out) {
-  const auto since_epoch = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  out->set_seconds(seconds.count());
-  out->set_nanos(static_cast<int32_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch - seconds).count()));
-}
 
 v1::TensorStatus ToProto(const TensorStatus& status) {
   v1::TensorStatus proto;
@@ -30,12 +23,6 @@ v1::TensorStatus ToProto(const TensorStatus& status) {
   return proto;
 }
 
-void SetDuration(std::chrono::milliseconds time, google::protobuf::Duration* out) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-  out->set_seconds(seconds.count());
-  out->set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(time - seconds).count()));
-}
-
 v1::RoundPolicy ToProto(const RoundPolicy& policy) {
   v1::RoundPolicy proto;
   proto.set_goal_contributors(policy.goal_contributors);
@@ -45,16 +32,6 @@ v1::RoundPolicy ToProto(const RoundPolicy& policy) {
   if (policy.open_for) SetDuration(*policy.open_for, proto.mutable_open_for());
   if (policy.open_until) SetTimestamp(*policy.open_until, proto.mutable_open_until());
   return proto;
-}
-
-// Times beyond the range of the clock's type become this one.
-constexpr int64_t kSecondsMax = 9'000'000'000;  // the year 2255
-
-std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& stamp) {
-  const auto seconds = std::chrono::seconds(std::clamp<int64_t>(stamp.seconds(), 0, kSecondsMax));
-  const auto nanos = std::chrono::nanoseconds(std::clamp(stamp.nanos(), 0, 999'999'999));
-  return std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(seconds + nanos));
 }
 
 absl::StatusOr<RoundPolicy> FromProto(const v1::RoundPolicy& proto) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "sparse/encoding.h"
 #include "tests/service/timed_backend.h"
 
@@ -22,9 +23,16 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
                        std::shared_ptr<CallObserver> observer, std::vector<std::string> encodings)
     : backend_(MakeTestBackend()) {
   store_ = MakeMemoryStore();
+  tasks_ = std::make_shared<Tasks>(TaskOptions(), *store_, nullptr);
   EngineOptions options;
   options.limits = limits;
+  options.observer = tasks_;
   engine_ = MakeEngine(std::move(options), *backend_, *store_);
+  const auto find_round = [this](const std::string& name) -> absl::StatusOr<RoundOfTasks> {
+    SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine_->GetRound(name));
+    return RoundOfTasks{round.state, round.spec.durability, round.spec.policy.goal_contributors};
+  };
+  EXPECT_TRUE(tasks_->Recover(find_round).ok());
   v1::ServerInfo info;
   info.set_version("test");
   if (encodings.empty()) {
@@ -32,9 +40,9 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
   }
   for (const std::string& encoding : encodings) info.add_encodings(encoding);
   info.set_default_durability(v1::DURABILITY_MEMORY);
-  grpc_ =
-      GrpcServer::Start(listen, *engine_, std::move(info), std::move(security), std::move(observer))
-          .value();
+  grpc_ = GrpcServer::Start(listen, *engine_, std::move(info), std::move(security),
+                            std::move(observer), tasks_.get())
+              .value();
   address_ = grpc_->port() == 0 ? listen : "127.0.0.1:" + std::to_string(grpc_->port());
 }
 

@@ -1,5 +1,5 @@
 // The real server in the test's process: reference back end with the times of
-// tests/service/timed_backend.h, engine, store, gRPC on a free port or a unix socket.
+// tests/service/timed_backend.h, engine, store, tasks, gRPC on a free port or a unix socket.
 #ifndef SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
 #define SPARSEAGG_TESTS_SERVICE_RPC_TEST_SERVER_H_
 
@@ -12,6 +12,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/grpc_server.h"
 #include "service/store/store.h"
+#include "service/tasks/tasks.h"
 #include "sparse/backend.h"
 #include "tests/service/rpc/test_client.h"
 
@@ -29,10 +30,12 @@ class TestServer {
   const std::string& address() const { return address_; }
   Engine& engine() { return *engine_; }
   GrpcServer& grpc() { return *grpc_; }
+  Tasks& tasks() { return *tasks_; }
 
  private:
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<UpdateStore> store_;
+  std::shared_ptr<Tasks> tasks_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<GrpcServer> grpc_;
   std::string address_;

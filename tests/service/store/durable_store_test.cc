@@ -228,7 +228,7 @@ TEST_F(DurableStoreTest, IsNotReadByAnEarlierVersion) {
   {
     auto database = Database::Open(folder_.path() + "/store.db");
     ASSERT_TRUE(database.ok());
-    ASSERT_TRUE((*database)->Run("PRAGMA user_version=3").ok());
+    ASSERT_TRUE((*database)->Run("PRAGMA user_version=4").ok());
   }
   const auto opened = OpenDurableStore({.directory = folder_.path()});
   EXPECT_EQ(ErrorReason(opened.status()), "STORE_VERSION");

@@ -1,0 +1,35 @@
+// Keeps the rows of the task service (service/tasks/), which have a key and a value that the store
+// does not interpret.
+#ifndef SPARSEAGG_SERVICE_STORE_TASK_ROW_STORE_H_
+#define SPARSEAGG_SERVICE_STORE_TASK_ROW_STORE_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sparseagg {
+
+struct TaskRow {
+  std::string key;
+  // To be written: nullopt deletes the row. Read: nullopt says that the row is damaged.
+  std::optional<std::string> value;
+};
+
+// Thread-safe. The errors are those of UpdateStore.
+class TaskRowStore {
+ public:
+  virtual ~TaskRowStore() = default;
+  // Writes rows, all or none, in one group commit with updates. While the disk keeps only its free
+  // bytes, `more_work` is refused (STORE_FULL).
+  virtual absl::Status PutTaskRows(std::span<const TaskRow> rows, bool more_work) = 0;
+  // Returns all rows in ascending order of their keys.
+  virtual absl::StatusOr<std::vector<TaskRow>> TaskRows() const = 0;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_TASK_ROW_STORE_H_

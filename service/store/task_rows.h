@@ -1,0 +1,33 @@
+// The table of the task service's rows (task_row_store.h). A row has a CRC-32C of its key and
+// value.
+#ifndef SPARSEAGG_SERVICE_STORE_TASK_ROWS_H_
+#define SPARSEAGG_SERVICE_STORE_TASK_ROWS_H_
+
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/store/database.h"
+#include "service/store/task_row_store.h"
+
+namespace sparseagg {
+
+// Thread-compatible. The caller makes writes within a transaction.
+class TaskRowTable {
+ public:
+  explicit TaskRowTable(Database& database) : database_(database) {}
+
+  // Writes each row in the place of the one with its key. A row without a value is deleted.
+  absl::Status Write(std::span<const TaskRow> rows);
+  // Returns all rows in ascending order of their keys. A damaged one has no value, and perhaps not
+  // its key.
+  absl::StatusOr<std::vector<TaskRow>> All();
+
+ private:
+  Database& database_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_STORE_TASK_ROWS_H_

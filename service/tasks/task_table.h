@@ -1,0 +1,143 @@
+// All task groups and their tasks in memory, with every transition of a task. It knows no store, no
+// lock and no clock: each call gets the time, and what it changes is in a journal, so that the
+// caller can store the changes and then keep them or take them back.
+#ifndef SPARSEAGG_SERVICE_TASKS_TASK_TABLE_H_
+#define SPARSEAGG_SERVICE_TASKS_TASK_TABLE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/tasks/task_group.h"
+#include "service/tasks/task_types.h"
+
+namespace sparseagg {
+
+// Thread-compatible.
+class TaskTable {
+ public:
+  // Returns whether the round has counted an update of the contributor.
+  using Counted = std::function<bool(const std::string& round, const std::string& contributor)>;
+
+  explicit TaskTable(Counted counted) : counted_(std::move(counted)) {}
+  // The next lease gets this token. REQUIRES: no lease has had it.
+  void StartTokensAt(uint64_t token) { next_token_ = token; }
+
+  // --- What there is ---
+
+  TaskGroup* FindGroup(std::string_view qualified_name);
+  // TASK_NOT_FOUND, TASK_GROUP_NOT_FOUND, INVALID_TASK_NAME.
+  absl::StatusOr<TaskId> FindTask(std::string_view tenant, std::string_view name);
+  std::vector<TaskGroup*> GroupsOfRound(const std::string& qualified_round);
+  const std::map<std::string, std::unique_ptr<TaskGroup>, std::less<>>& groups() const {
+    return groups_;
+  }
+  // The groups that the request created, or none.
+  std::vector<TaskGroup*> GroupsOfRequest(std::string_view tenant, const std::string& request_id);
+  uint64_t tasks() const { return tasks_; }
+  bool has_leases() const { return !lease_ends_.empty(); }
+  uint64_t TasksOf(std::string_view tenant) const;
+  uint64_t bytes() const { return bytes_; }
+  uint64_t next_order() const { return next_order_; }
+  TaskSnapshot Snapshot(const TaskId& id, const TaskTime& now) const;
+  // Returns whether a worker of that principal holds a task of this round and contributor.
+  bool HoldsTask(std::string_view tenant, std::string_view principal, std::string_view round,
+                 std::string_view contributor, const TaskTime& now) const;
+  TaskStats Stats() const;
+
+  // --- Transitions; all of them go into the journal ---
+
+  // Adds a group whose tasks are AVAILABLE. REQUIRES: there is none of that name.
+  TaskGroup& Add(TaskGroupInfo info, const TaskTime& now);
+  // Ends the leases and passes the deadlines that are over.
+  void Advance(const TaskTime& now);
+  // Leases at most args.max tasks, or returns the leases of an earlier call with the request id.
+  std::vector<TaskId> Acquire(std::string_view tenant, const AcquireArgs& args,
+                              const TaskTime& now);
+  absl::Status Renew(const TaskId& id, uint64_t token, const TaskTime& now);
+  // Each returns TASK_FENCED for a token that is not of the task's lease, except for a repeated
+  // call. Complete() also returns UPDATE_NOT_COUNTED.
+  absl::Status Complete(const TaskId& id, uint64_t token, const TaskTime& now);
+  absl::Status Fail(const TaskId& id, uint64_t token, const FailArgs& args, const TaskTime& now);
+  // Ends an unfinished task for `why`, unless its update is counted. Returns whether it did.
+  bool Cancel(const TaskId& id, TaskEnd why, const TaskTime& now);
+  uint64_t CancelAll(TaskGroup& group, TaskEnd why, const TaskTime& now);
+
+  // --- The journal ---
+
+  // The tasks that have changed, with what they were before.
+  const std::map<TaskId, TaskRecord>& changed() const { return changed_; }
+  const std::vector<TaskGroup*>& added() const { return added_; }
+  struct Kept {
+    TaskGroup* group = nullptr;
+    uint64_t revision_before = 0;
+  };
+  // Returns the groups that were changed or added.
+  std::vector<Kept> Keep();
+  void TakeBack();  // the counts of stats(), too
+
+  // --- Without the journal ---
+
+  // Sets a task as it was stored.
+  void Restore(const TaskId& id, TaskRecord record) { Set(id, std::move(record)); }
+  void Erase(TaskGroup& group);
+
+ private:
+  using ByOrder = std::map<uint64_t, TaskGroup*>;
+
+  // The key of an index of one tenant's things. A tenant has no space in its name.
+  static std::string TenantKey(std::string_view tenant, std::string_view word);
+
+  TaskRecord& RecordOf(const TaskId& id) { return id.group->tasks_[id.number - 1]; }
+  // Replaces a task's record, here and in the indexes.
+  void Set(const TaskId& id, TaskRecord record);
+  void Change(const TaskId& id, TaskRecord record);
+  void Enter(const TaskId& id, const TaskRecord& record);
+  void Leave(const TaskId& id, const TaskRecord& record);
+  uint64_t& CountOf(TaskGroup& group, TaskState state);
+
+  // Ends a task, or its lease; see the diagram of task_types.h.
+  void Finish(const TaskId& id, TaskState state, TaskEnd why, const TaskTime& now);
+  bool IsCounted(const TaskId& id) const;
+  // Completes a task without its worker's CompleteTask, if its update is counted.
+  bool CompleteIfCounted(const TaskId& id, const TaskTime& now);
+  void MakeAvailable(const TaskId& id, TaskRecord record, const TaskTime& now);
+  absl::Status CheckToken(const TaskId& id, uint64_t token);
+  void Lease(const TaskId& id, const AcquireArgs& args, const TaskTime& now);
+  // Takes the next task of the group that is still to be done; 0: none.
+  uint32_t TakeNext(TaskGroup& group, const TaskTime& now);
+  std::vector<TaskId> LeasesOfRequest(std::string_view tenant, const AcquireArgs& args);
+
+  const Counted counted_;
+  uint64_t next_token_ = 1;
+  uint64_t next_order_ = 1;
+  uint64_t tasks_ = 0;
+  uint64_t bytes_ = 0;
+  TaskStats stats_;
+  TaskStats kept_stats_;
+
+  std::map<std::string, std::unique_ptr<TaskGroup>, std::less<>> groups_;
+  std::map<std::string, uint64_t, std::less<>> tasks_of_tenant_;
+  std::map<std::string, ByOrder, std::less<>> groups_of_round_;
+  std::map<std::string, ByOrder, std::less<>> groups_of_request_;  // by tenant and id
+  std::map<std::string, ByOrder, std::less<>> available_;          // by tenant and pool
+  std::map<std::string, std::set<TaskId>, std::less<>> leased_;    // by tenant and worker
+  std::set<std::pair<int64_t, TaskId>> lease_ends_;
+  std::set<std::pair<std::chrono::steady_clock::time_point, TaskGroup*>> deadlines_;
+
+  std::map<TaskId, TaskRecord> changed_;
+  std::vector<TaskGroup*> added_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_TASKS_TASK_TABLE_H_

@@ -1,0 +1,198 @@
+// The task service: owners leave tasks, workers acquire them under leases, and the updates that the
+// rounds count complete them. docs/tasks.md describes it. It knows no network protocol; a round is
+// known to it by its state and by the updates that the store has accepted.
+//
+// Every call is one step of a group commit: the calls that wait are applied to the table one after
+// the other, what they changed is stored in one transaction, and then all of them are answered. If
+// it cannot be stored, the table is as it was.
+#ifndef SPARSEAGG_SERVICE_TASKS_TASKS_H_
+#define SPARSEAGG_SERVICE_TASKS_TASKS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/engine/observer.h"
+#include "service/store/group_commit.h"
+#include "service/store/store.h"
+#include "service/store/task_row_store.h"
+#include "service/tasks/poll_pacer.h"
+#include "service/tasks/task_limits.h"
+#include "service/tasks/task_table.h"
+#include "service/tasks/task_types.h"
+#include "service/tasks/task_watchers.h"
+
+namespace sparseagg {
+
+// The properties of a round that its tasks depend on.
+struct RoundOfTasks {
+  RoundState state = RoundState::kOpen;
+  Durability durability = Durability::kMemory;
+  uint64_t goal_contributors = 0;  // of its policy; 0: none
+};
+
+// Facts for logs, after they have happened. Thread-safe; called on the thread of the call that made
+// the change, without locks held, except OnFinished(), which any thread may call.
+class TaskObserver {
+ public:
+  virtual ~TaskObserver() = default;
+  virtual void OnCreated(const TaskGroupSnapshot& /*group*/) {}
+  virtual void OnCancelled(const std::string& /*tenant*/, const std::vector<std::string>& /*names*/,
+                           uint64_t /*tasks*/) {}
+  // The last task of the group has ended.
+  virtual void OnFinished(const TaskGroupSnapshot& /*group*/) {}
+};
+
+struct TaskOptions {
+  TaskLimits limits;
+  // The most tasks of a tenant, 0: no limit but tasks_max. If unset, limits.tenant_tasks_max.
+  std::function<uint64_t(std::string_view tenant)> tenant_tasks_max;
+  std::function<std::chrono::system_clock::time_point()> now = [] {
+    return std::chrono::system_clock::now();
+  };
+  std::function<std::chrono::steady_clock::time_point()> steady_now = [] {
+    return std::chrono::steady_clock::now();
+  };
+  std::function<uint64_t()> random;  // null: the system's source
+  std::shared_ptr<TaskObserver> observer = std::make_shared<TaskObserver>();
+};
+
+// Thread-safe. Names are those that callers see; every call states the tenant. Calls wait for the
+// disk if there are rows. Every error carries a reason (docs/api.md).
+class Tasks : public EngineObserver {
+ public:
+  // `rows` keeps the tasks of durable rounds; without it, they are in memory like all others.
+  // Both stores must outlive this.
+  Tasks(TaskOptions options, const UpdateStore& store, TaskRowStore* rows);
+
+  // Restores what the store has kept. Call it once, before the other calls and after the engine has
+  // recovered its rounds. `find_round` takes qualified names and returns NOT_FOUND for a round that
+  // does not exist. Returns the names of damaged groups, which are forgotten.
+  absl::StatusOr<std::vector<std::string>> Recover(
+      std::function<absl::StatusOr<RoundOfTasks>(const std::string&)> find_round);
+
+  // --- For owners ---
+
+  // Errors of the arguments (task_names.h); those of the round; ROUND_NOT_OPEN; TASK_GROUP_EXISTS;
+  // REQUEST_ID_CONFLICT; TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is
+  // created.
+  absl::StatusOr<std::vector<TaskGroupSnapshot>> Create(const CreateTasksArgs& args);
+  absl::StatusOr<TaskSnapshot> Get(const std::string& tenant, const TaskViewer& viewer,
+                                   const std::string& name);
+  absl::StatusOr<TaskPage> List(const std::string& tenant, const TaskViewer& viewer,
+                                const ListTasksArgs& args);
+  // Returns how many tasks it cancelled. An unknown name changes nothing.
+  absl::StatusOr<uint64_t> Cancel(const std::string& tenant, const std::vector<std::string>& names);
+
+  // The state of a group as it is stored. Does not wait for the disk.
+  absl::StatusOr<TaskGroupSnapshot> GetGroup(const std::string& tenant, std::string_view name);
+  // Calls `on_change` when a task of the group enters a final state, and when it is forgotten.
+  absl::StatusOr<std::shared_ptr<void>> Watch(const std::string& tenant, std::string_view name,
+                                              OnTaskGroup on_change);
+
+  // --- For workers ---
+
+  absl::StatusOr<AcquiredTasks> Acquire(const std::string& tenant, const AcquireArgs& args);
+  // Each lease has its own outcome. Errors: TASK_FENCED, TASK_NOT_FOUND.
+  absl::StatusOr<std::vector<absl::StatusOr<TaskLease>>> Renew(
+      const std::string& tenant, const TaskViewer& viewer, std::span<const TaskLeaseKey> leases);
+  // TASK_FENCED, TASK_NOT_FOUND, UPDATE_NOT_COUNTED, RECEIPT_MISMATCH.
+  absl::StatusOr<TaskSnapshot> Complete(const std::string& tenant, const TaskViewer& viewer,
+                                        const TaskLeaseKey& lease, const Receipt& receipt);
+  absl::StatusOr<TaskSnapshot> Fail(const std::string& tenant, const TaskViewer& viewer,
+                                    const TaskLeaseKey& lease, const FailArgs& args);
+  // Returns whether a worker of this principal holds a task of that round and contributor, so that
+  // it may submit the update. Does not wait for the disk.
+  bool MaySubmit(const std::string& tenant, std::string_view principal, std::string_view round,
+                 std::string_view contributor);
+
+  // --- For the server ---
+
+  // Ends leases and tasks whose time is over, or whose round has closed. Every other call does so,
+  // too; call this about every second for those that wait.
+  void Tick();
+  TaskStats Stats();
+  const TaskLimits& limits() const { return options_.limits; }
+  bool waits_for_disk() const { return rows_ != nullptr; }
+
+  // Learns that a round has closed or was deleted.
+  void OnRoundState(const RoundSnapshot& round) override;
+
+ private:
+  struct Operation {
+    std::function<absl::Status(const TaskTime&)> run;
+    bool more_work = false;  // refused while the disk is nearly full
+    absl::Status result = absl::UnknownError("not committed");
+  };
+  struct RoundEnd {
+    std::string round;  // qualified
+    bool deleted = false;
+  };
+  // What happens after a commit, without a lock.
+  struct Announcement {
+    std::string group;                     // qualified
+    std::optional<TaskGroupSnapshot> now;  // nullopt: forgotten
+    bool has_finished = false;
+  };
+  absl::Status Run(std::function<absl::Status(const TaskTime&)> run, bool more_work = false);
+  void CommitGroup(std::span<Operation* const> operations);
+  // Returns the error of the store.
+  absl::Status Attempt(std::span<Operation* const> operations);
+  // The following functions require table_mutex_.
+  TaskTime NowLocked() const;
+  void EndRoundsLocked(const std::vector<RoundEnd>& ends, const TaskTime& now,
+                       std::vector<TaskGroup*>& forgotten);
+  std::vector<TaskRow> RowsLocked(const std::vector<TaskGroup*>& forgotten, const TaskTime& now);
+  void KeepLocked(const std::vector<TaskGroup*>& forgotten,
+                  std::vector<Announcement>& announcements);
+  void Announce(const std::vector<Announcement>& announcements);
+  void AddEnd(RoundEnd end);
+
+  // Adds the groups of Create(), or returns those that the request has created before.
+  absl::StatusOr<std::vector<TaskGroup*>> AddGroups(
+      const CreateTasksArgs& args, const std::vector<absl::StatusOr<RoundOfTasks>>& rounds,
+      const TaskTime& now);
+  absl::Status CheckRoom(const std::string& tenant, const std::vector<TaskGroupInfo>& infos) const;
+  absl::StatusOr<TaskGroupInfo> InfoOf(const CreateTasksArgs& args, const TaskGroupSpec& spec,
+                                       const RoundOfTasks& round, const TaskTime& now);
+  std::string NewGroupId(const std::string& tenant);
+  absl::Status CheckReceipt(const TaskId& id, const Receipt& receipt) const;
+  absl::Status RestoreRows(const std::vector<TaskRow>& rows, std::vector<std::string>& damaged);
+
+  const TaskOptions options_;
+  const UpdateStore& store_;
+  TaskRowStore* const rows_;  // null: everything is in memory
+  std::function<uint64_t()> random_;
+  std::function<absl::StatusOr<RoundOfTasks>(const std::string&)> find_round_;
+  TaskWatchers watchers_;
+
+  std::mutex ends_mutex_;
+  std::vector<RoundEnd> ends_;  // not yet applied
+
+  // Only the thread of a group commit changes the table, and it holds the mutex while it does, but
+  // not while it waits for the disk.
+  std::mutex table_mutex_;
+  TaskTable table_;
+  std::map<std::string, PollPacer, std::less<>> pacers_;  // by tenant
+  std::chrono::steady_clock::time_point clock_start_;
+  int64_t clock_base_ms_ = 0;
+  int64_t clock_stored_ms_ = 0;
+
+  GroupCommit<Operation> commits_{
+      [this](std::span<Operation* const> operations) { CommitGroup(operations); }};
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_TASKS_TASKS_H_
