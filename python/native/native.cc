@@ -31,7 +31,8 @@ struct Reduction {
 };
 
 struct Snapshot {
-  std::vector<Partial> partials;
+  RoundPartial partial;
+  std::string bytes;  // of the last sparseagg_native_snapshot_bytes()
 };
 
 struct Result {
@@ -163,8 +164,24 @@ Error* sparseagg_native_reduction_add(Reduction* reduction, Bytes id, float weig
 
 Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snapshot) {
   return Guarded([&]() -> absl::Status {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto partials, reduction->reduction->Snapshot());
-    *snapshot = new Snapshot{std::move(partials)};
+    SPARSEAGG_ASSIGN_OR_RETURN(auto partial, reduction->reduction->Snapshot());
+    *snapshot = new Snapshot{std::move(partial), {}};
+    return absl::OkStatus();
+  });
+}
+
+Error* sparseagg_native_snapshot_write(Snapshot* snapshot, Bytes* bytes) {
+  return Guarded([&]() -> absl::Status {
+    snapshot->bytes = WritePartial(snapshot->partial);
+    *bytes = ToBytes(snapshot->bytes);
+    return absl::OkStatus();
+  });
+}
+
+Error* sparseagg_native_snapshot_read(Bytes bytes, Snapshot** snapshot) {
+  return Guarded([&]() -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(auto partial, ReadPartial({bytes.data, bytes.size}, {}));
+    *snapshot = new Snapshot{std::move(partial), {}};
     return absl::OkStatus();
   });
 }
@@ -172,7 +189,7 @@ Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snap
 void sparseagg_native_snapshot_free(Snapshot* snapshot) { delete snapshot; }
 
 Error* sparseagg_native_reduction_merge(Reduction* reduction, const Snapshot* snapshot) {
-  return Guarded([&] { return reduction->reduction->Merge(snapshot->partials); });
+  return Guarded([&] { return reduction->reduction->Merge(snapshot->partial); });
 }
 
 Error* sparseagg_native_reduction_report(Reduction* reduction, Result** result) {

@@ -324,7 +324,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round->OpenReducers());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
-                             MakeUpdateLayout(round->spec(), tensors, options_.limits));
+                             MakeBodyLayout(round->spec(), tensors, options_.limits));
   if (counted.has_value()) return ResumeCounted(round, *counted, header, layout.payload_bytes);
 
   UploadArgs args;
@@ -338,7 +338,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     return SubmitTo(*round, h, body, staging);
   };
   // A durable round stores the payload undecoded.
-  if (round->spec().durability == Durability::kMemory) {
+  if (round->spec().durability == Durability::kMemory && !IsPartialBody(args.tensors)) {
     args.stage = [reducers, layout,
                   weight = header.weight](std::span<const EncodedHeader> headers) {
       return ArrivingUpdate::Make(reducers, headers, layout, weight);

@@ -47,6 +47,13 @@ absl::Status AdmittedCall::CheckContributor(std::string_view contributor) const 
   return status;
 }
 
+absl::Status AdmittedCall::CheckBody(bool is_partial) const {
+  if (!is_partial) return absl::OkStatus();
+  absl::Status status = Authorise(caller, "SubmitPartial");
+  if (!status.ok()) on_refused(status);
+  return status;
+}
+
 Gate::Gate(Engine& engine, ServerSecurity security)
     : security_(std::move(security)), engines_(engine) {}
 

@@ -31,6 +31,9 @@ struct AdmittedCall {
   // PERMISSION_DENIED (CONTRIBUTOR_NOT_YOURS) unless the caller may send an update as
   // `contributor`.
   absl::Status CheckContributor(std::string_view contributor) const;
+  // PERMISSION_DENIED (ROLE_MISSING) if the body of an update is a partial aggregate and the caller
+  // may not call SubmitPartial.
+  absl::Status CheckBody(bool is_partial) const;
 };
 
 // Thread-safe.

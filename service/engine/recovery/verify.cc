@@ -41,7 +41,7 @@ absl::Status Mismatch(std::string_view what, const std::string& found,
 }
 
 uint64_t ResultBytes(const PublishedResult& result) {
-  uint64_t bytes = 0;
+  uint64_t bytes = result.partial.size();
   for (const SparseTensor& tensor : result.tensors) {
     bytes += tensor.indices.MemoryBytes() + tensor.values.size();
   }
@@ -71,6 +71,16 @@ class BlockReducers {
           StagedUpdate part,
           PartOf(blocks_[i], update[tensor], specs_[tensor], published_[tensor], *aggregators_[i]));
       SPARSEAGG_RETURN_IF_ERROR(aggregators_[i]->Accumulate(std::move(part), weight));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Merge(const RoundPartial& partial) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const size_t tensor = blocks_[i].tensor;
+      SPARSEAGG_ASSIGN_OR_RETURN(const Partial part,
+                                 PartOf(blocks_[i], partial.tensors[tensor], published_[tensor]));
+      SPARSEAGG_RETURN_IF_ERROR(aggregators_[i]->Merge(part));
     }
     return absl::OkStatus();
   }
@@ -141,11 +151,16 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
           if (options.cancelled()) return Cancelled();
           SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept,
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
+          read.bytes_read += payload.size();
+          if (IsPartialBody(kept.headers)) {
+            SPARSEAGG_ASSIGN_OR_RETURN(const RoundPartial partial, ReadKeptPartial(kept, spec));
+            updates.insert(updates.end(), partial.covered.begin(), partial.covered.end());
+            return reducers.Merge(partial);
+          }
           SPARSEAGG_ASSIGN_OR_RETURN(
               const StagedTensors staged,
               decoder->Stage(kept.payload.tensors(), kept.layout, update.weight));
           updates.push_back(update);
-          read.bytes_read += payload.size();
           return reducers.Accumulate(staged, update.weight);
         }));
     SPARSEAGG_RETURN_IF_ERROR(std::move(reducers).Compare());
@@ -188,11 +203,19 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, store.ReadResult(round));
     stored.spec = result.spec;
     stored.manifest = result.manifest;
-    SPARSEAGG_ASSIGN_OR_RETURN(stored.tensors, ReadResult(bytes, stored.spec));
+    if (result.spec.publish_partial) {
+      stored.partial = bytes;
+    } else {
+      SPARSEAGG_ASSIGN_OR_RETURN(stored.tensors, ReadResult(bytes, stored.spec));
+    }
     published = &stored;
   }
   if (!result.spec.keep_updates) {
     SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*published));
+    if (result.spec.publish_partial) {
+      // The digest at the end of the bytes is the one of the bytes.
+      SPARSEAGG_RETURN_IF_ERROR(ReadPartial(published->partial, {}).status());
+    }
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPDATES_NOT_KEPT",
                      "the stored result has the digest of its manifest; the updates were erased at "
                      "publication, so it cannot be computed again: set keep_updates_until_deleted");

@@ -77,6 +77,7 @@ void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
 absl::StatusOr<Receipt> StreamMessages::Submit(const ReceivedUpdate& update) {
   SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(update.header.contributor()));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
+  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckBody(IsPartialBody(tensors)));
   return engine_.Submit(FromProto(update.header), tensors);
 }
 
@@ -101,6 +102,7 @@ absl::StatusOr<std::shared_ptr<Upload>> StreamMessages::BeginUpload(
   SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(header.contributor));
   SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
+  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckBody(IsPartialBody(tensors)));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
                              engine_.BeginUpload(header, std::move(tensors)));
   refused_.Remove(header.update_id);
