@@ -13,7 +13,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
-    _requests, _uploads   requests, resumable uploads
+    _requests, _uploads, _partials   requests, resumable uploads, partial aggregates
     _net/              addresses, connections, calls with retries, streams, who answered
     _encode/           what tensors travel as (docs/wire_format.md), and which encoding to take
 """

@@ -55,6 +55,23 @@ def is_possible() -> bool:
     return isinstance(_native_module(), ModuleType)
 
 
+def read_snapshot(data: bytes) -> _native.Snapshot:
+    """A partial aggregate of these bytes."""
+    snapshot: _native.Snapshot = _required_module().read_snapshot(data)
+    return snapshot
+
+
+def _required_module() -> ModuleType:
+    native = _native_module()
+    if isinstance(native, ModuleType):
+        return native
+    raise SparseAggError(
+        f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
+        code=grpc.StatusCode.UNIMPLEMENTED,
+        reason="NO_NATIVE_LIBRARY",
+    )
+
+
 def is_wanted(target: str | None) -> bool:
     """True where nobody names a server, neither the caller nor the environment, and the library is here; and where the
     caller names this process."""
@@ -89,13 +106,7 @@ class LocalReduction:
     """A stateless reduction in this process, with the checks and the errors of the server's."""
 
     def __init__(self, specs: Sequence[TensorSpec], options: EncodeOptions, at_once: bool) -> None:
-        native = _native_module()
-        if not isinstance(native, ModuleType):
-            raise SparseAggError(
-                f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
-                code=grpc.StatusCode.UNIMPLEMENTED,
-                reason="NO_NATIVE_LIBRARY",
-            )
+        native = _required_module()
         for spec in specs:
             check_spec(spec)
         self._native: Any = native

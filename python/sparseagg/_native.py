@@ -132,6 +132,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         ctypes.c_uint64,
     ),
     "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
+    "snapshot_write": (_ErrorPointer, _Handle, ctypes.POINTER(_Bytes)),
+    "snapshot_read": (_ErrorPointer, _Bytes, _OUT),
     "snapshot_free": (None, _Handle),
     "reduction_merge": (_ErrorPointer, _Handle, _Handle),
     "reduction_report": (_ErrorPointer, _Handle, _OUT),
@@ -224,6 +226,20 @@ class Snapshot(_Owned):
 
     def __init__(self) -> None:
         super().__init__(_library.snapshot_free)
+
+    def write(self) -> bytes:
+        """The state in its wire format. One thread at a time."""
+        written = _Bytes()
+        _check(_library.snapshot_write(self.handle, ctypes.byref(written)))
+        return ctypes.string_at(written.data, written.size)
+
+
+def read_snapshot(data: bytes) -> Snapshot:
+    """What `Snapshot.write`, or a server, wrote."""
+    snapshot = Snapshot()
+    text = _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    _check(_library.snapshot_read(text, ctypes.byref(snapshot.handle)))
+    return snapshot
 
 
 class Result(_Owned):

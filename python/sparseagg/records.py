@@ -173,9 +173,7 @@ class RoundInfo:
     state: where it stands.
     tensors: its tensors, in the order in which they were given.
     durability: "memory" or "durable".
-    create_time: when it was opened.
-    seal_time: when its set of updates was fixed.
-    publish_time: when its result became readable.
+    create_time, seal_time, publish_time: when it was opened, its set of updates was fixed, its result became readable.
     contributors: number of accepted updates, one for each contributor.
     bytes_received: bytes of payload of the accepted updates.
     tensor_status: how each tensor is being reduced: a `TensorStatus` each.
@@ -184,6 +182,7 @@ class RoundInfo:
     revision: a number that grows with each change that `Round.watch` shows.
     policy: when it ends by itself.
     keep_updates: True where raw updates stay until the round is deleted, for `Round.verify`.
+    publish_partial: True where the result is a partial aggregate, for `Round.partial`.
     seal_reason: why no more updates are accepted: "REQUESTED", "GOAL" or "DEADLINE"; "" while they are.
     close_time: when its policy closes an open round at the latest.
     time_left: seconds until then.
@@ -211,6 +210,7 @@ class RoundInfo:
     time_left: float | None = None
     goal_reached: bool = False
     epoch: StoreEpoch = _NO_EPOCH
+    publish_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -376,6 +376,7 @@ def round_from_proto(message: Any) -> RoundInfo:
         time_left=_seconds(message, "time_left"),
         goal_reached=message.goal_reached,
         epoch=epoch_from_proto(message.epoch),
+        publish_partial=message.spec.publish_partial,
     )
 
 

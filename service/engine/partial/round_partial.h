@@ -2,7 +2,7 @@
 // another process, or a file. docs/partials.md has the layout.
 //
 //   partial  := head, covered, slice*, digest              little-endian, without alignment
-//   head     := "SPAGPART", u32 version, u32 tensors, u64 contributors, u8 named, weight, tensor*
+//   head     := "spagpart", u32 version, u32 tensors, u64 contributors, u8 named, weight, tensor*
 //   weight   := u8 n, then n digits: u8 position, i32 digit    the exact total weight
 //   tensor   := u16 length, name; u8 length, op; u8 value_type; u8 integer_overflow; u8 rank;
 //               u8 sparse_dim; i64 dimension [rank]; u64 entries; u64 slices
@@ -58,6 +58,7 @@ struct PartialReading {
   // Called with the memory that the partial aggregate takes so far, before more is allocated. An
   // error ends the reading.
   std::function<absl::Status(uint64_t bytes)> reserve = [](uint64_t) { return absl::OkStatus(); };
+  bool check_digest = true;  // false: for fuzzing, which would rarely get past it
 };
 
 // REQUIRES: `covered` is sorted and has distinct contributors, if named.

@@ -28,7 +28,7 @@ absl::StatusOr<Result> FindPartial(Engine& engine, const v1::GetPartialRequest& 
                                   "\" is rounded; create the round with publish_partial"));
   }
   if (request.offset() > result->partial.size()) {
-    return MakeError(absl::StatusCode::kOutOfRange, "OFFSET_MISMATCH",
+    return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
                      absl::StrCat("the partial aggregate has ", result->partial.size(),
                                   " bytes; offset ", request.offset(), " is beyond its end"));
   }

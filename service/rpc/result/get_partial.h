@@ -14,7 +14,7 @@
 namespace sparseagg {
 
 // The reactor frees itself. The call keeps the result alive, even if the round is deleted. Errors:
-// those of Engine::Result(); FAILED_PRECONDITION (RESULT_NOT_PARTIAL); OUT_OF_RANGE
+// those of Engine::Result(); FAILED_PRECONDITION (RESULT_NOT_PARTIAL); INVALID_ARGUMENT
 // (OFFSET_MISMATCH) for an offset beyond the end.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetPartial(grpc::CallbackServerContext& context,
                                                             Engine& engine, DrainList& drain_list,

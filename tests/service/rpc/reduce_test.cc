@@ -214,9 +214,7 @@ class NotingEngine : public testing::ForwardingEngine {
       return reduction_->BeginUpload(header, std::move(tensors));
     }
     absl::StatusOr<RoundPartial> Snapshot() override { return reduction_->Snapshot(); }
-    absl::Status Merge(const std::vector<Partial>& partials) override {
-      return reduction_->Merge(partials);
-    }
+    absl::Status Merge(const RoundPartial& partial) override { return reduction_->Merge(partial); }
     absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() override {
       ++engine_.reports;
       return reduction_->Report();
