@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, SupportsFloat
+from typing import Any, Callable, SupportsFloat
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from sparseagg._progress import Meter
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.errors import InvalidArgumentError, NotFoundError, SparseAggError
 from sparseagg.records import Receipt, RoundInfo, receipt_from_proto
+from sparseagg.reduction import Partial
 from sparseagg.result import ANSWERS_MAX
-
-if TYPE_CHECKING:
-    from sparseagg.reduction import Partial
 
 # Room for the fields around the bytes in a message: tags and lengths.
 _FRAMING_BYTES = 32
@@ -45,7 +43,7 @@ def partial_update(
     round_name: str, partial: Any, node: str, update_id: str | None
 ) -> PartialUpdate:
     """See `Round.submit_partial`."""
-    data = partial.to_bytes() if hasattr(partial, "to_bytes") else partial
+    data = partial.to_bytes() if isinstance(partial, Partial) else partial
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidArgumentError(f"a {type(partial).__name__} is no partial aggregate")
     data = bytes(data)

@@ -370,7 +370,7 @@ absl::StatusOr<RoundPartial> ReadPartial(std::string_view bytes, const PartialRe
 }
 
 std::string_view PartialDigest(std::string_view bytes) {
-  return bytes.substr(bytes.size() - kDigestBytes);
+  return bytes.size() < kDigestBytes ? "" : bytes.substr(bytes.size() - kDigestBytes);
 }
 
 absl::Status CheckSameTensors(std::span<const TensorSpec> own, std::span<const TensorSpec> theirs) {

@@ -212,10 +212,6 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
   }
   if (!result.spec.keep_updates) {
     SPARSEAGG_RETURN_IF_ERROR(CheckResultDigest(*published));
-    if (result.spec.publish_partial) {
-      // The digest at the end of the bytes is the one of the bytes.
-      SPARSEAGG_RETURN_IF_ERROR(ReadPartial(published->partial, {}).status());
-    }
     return MakeError(absl::StatusCode::kFailedPrecondition, "UPDATES_NOT_KEPT",
                      "the stored result has the digest of its manifest; the updates were erased at "
                      "publication, so it cannot be computed again: set keep_updates_until_deleted");
@@ -257,6 +253,14 @@ absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& roun
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {
+  if (published.spec.publish_partial) {
+    // Whether the digest at the end of the bytes is the digest of the bytes.
+    const absl::Status read = ReadPartial(published.partial, {}).status();
+    if (!read.ok()) {
+      return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
+                       absl::StrCat("the stored result: ", std::string(read.message())));
+    }
+  }
   const std::string digest = ResultDigest(published);
   if (digest == published.manifest.result_digest) return absl::OkStatus();
   return Mismatch("the stored result", digest, published.manifest.result_digest);
