@@ -120,15 +120,20 @@ void WriteDigits(const ExactNumber& number, std::string& out) {
   }
 }
 
-absl::Status ReadRaw(std::string_view& bytes, ValueType type, std::span<ExactNumber> numbers) {
-  return WithValueType(type, [&](auto tag) -> absl::Status {
+absl::Status ReadRaw(std::string_view& bytes, const BlockKind& kind,
+                     std::span<ExactNumber> numbers) {
+  return WithValueType(*kind.raw, [&](auto tag) -> absl::Status {
     using V = typename decltype(tag)::type;
     for (ExactNumber& number : numbers) {
       V value{};
       if (!TakeNumber(bytes, value)) return Invalid("ends within a raw value");
       if constexpr (ValueTraits<V>::kFloating) {
         const double wide = Widen(value);
-        if (!IsFiniteBits(wide)) return Invalid("has a raw value that is not finite");
+        if (!IsFiniteBits(wide)) {
+          if (wide != wide || !kind.only_raw) return Invalid("has a raw value that is not finite");
+          number = Infinite(wide < 0);
+          continue;
+        }
         const Scaled parts = Decompose(wide);
         number = MakeExact(parts.significand, parts.exponent);
       } else {
@@ -200,7 +205,7 @@ absl::Status ReadBody(std::string_view& bytes, const BlockKind& kind, uint16_t f
     std::fill(numbers.begin(), numbers.end(), ExactNumber{});
     return absl::OkStatus();
   }
-  if (form == kRaw && kind.raw.has_value()) return ReadRaw(bytes, *kind.raw, numbers);
+  if (form == kRaw && kind.raw.has_value()) return ReadRaw(bytes, kind, numbers);
   if (form == kDigits && !kind.only_raw) return ReadDigits(bytes, numbers);
   if (form <= kFixedBytesMax && !kind.only_raw) return ReadFixed(bytes, form, numbers);
   return Invalid(absl::StrCat("has the form ", form, ", which it cannot have"));
@@ -246,7 +251,8 @@ absl::Status ReadBlock(std::string_view& bytes, const BlockKind& kind,
   // There is one way to write the numbers. Comparing with it also finds redundant digits, -0 and
   // units that are too small.
   for (const ExactNumber& number : numbers) {
-    if (number.top > kNumberTop) return Invalid(absl::StrCat("has a number of 2^", kNumberTop));
+    if (number.top > kNumberTop && !kind.only_raw)
+      return Invalid(absl::StrCat("has a number of 2^", kNumberTop));
   }
   std::string again;
   WriteBlock(numbers, kind, again);

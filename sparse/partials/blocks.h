@@ -11,7 +11,7 @@
 //
 // The writer chooses the shortest form; of equally long ones raw, then fixed. lsb is the largest
 // that makes all numbers whole, and the number of bytes the smallest with |x| < 2^(8 * bytes - 1).
-// min and max have only the forms 0 and raw.
+// min and max have only the forms 0 and raw, and may have infinite values.
 #ifndef SPARSEAGG_SPARSE_PARTIALS_BLOCKS_H_
 #define SPARSEAGG_SPARSE_PARTIALS_BLOCKS_H_
 

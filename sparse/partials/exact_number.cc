@@ -29,6 +29,14 @@ struct MagnitudeWords {
 
 }  // namespace
 
+ExactNumber Infinite(bool negative) {
+  ExactNumber number;
+  number.significand = negative ? -1 : 1;
+  number.exponent = kInfiniteExponent;
+  number.top = kInfiniteExponent + 1;
+  return number;
+}
+
 ExactNumber MakeExact(Int128 value, int32_t exponent) {
   ExactNumber number;
   if (value == 0) return number;

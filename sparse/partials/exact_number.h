@@ -27,6 +27,11 @@ struct ExactNumber {
   bool negative() const { return wide != nullptr ? wide->negative() : significand < 0; }
 };
 
+// The numbers of min and max may also be infinite: the sum of a contributor's duplicates is rounded
+// to the value type. They are 1 and -1 with this exponent, above that of any sum.
+inline constexpr int32_t kInfiniteExponent = 4096;
+ExactNumber Infinite(bool negative);
+
 // Returns value * 2^exponent.
 ExactNumber MakeExact(Int128 value, int32_t exponent);
 ExactNumber MakeExact(const WideInteger& value);

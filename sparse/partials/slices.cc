@@ -51,6 +51,7 @@ SlotKinds KindsOf(const ReduceSpec& spec) {
 }
 
 ExactNumber ExactDouble(double value) {
+  if (!IsFiniteBits(value)) return Infinite(value < 0);
   const Scaled parts = Decompose(value);
   return MakeExact(parts.significand, parts.exponent);
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import sys
 from fractions import Fraction
@@ -73,6 +74,16 @@ def cases() -> list[tuple[str, Partial]]:
     for row in range(20):
         far.rows[row] = [Fraction(3 * 2**900) - Fraction(row, 2**1000)]
     found.append(("far_apart", Partial([far], 2, Fraction(2))))
+    infinite = Tensor(
+        "infinite",
+        "max",
+        "bf16",
+        [9, 2],
+        1,
+        3,
+        {4: [math.inf, Fraction(1)], 5: [Fraction(0), -math.inf]},
+    )
+    found.append(("infinite", Partial([infinite], 2, Fraction(2))))
     dense = Tensor("dense", "sum", "f32", [2, 75], 0, 2)
     dense.rows[0] = [value("f32") + value("f32") for _ in range(150)]
     found.append(("dense", Partial([dense], 2, Fraction(2))))

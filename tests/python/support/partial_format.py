@@ -4,6 +4,7 @@ without a line of the C++ code. It makes tests/vectors/partials.bin."""
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -90,8 +91,14 @@ def write_digits(number: Fraction) -> bytes:
     return bytes([len(found)]) + b"".join(struct.pack("<Bi", *digit) for digit in found)
 
 
-def raw(number: Fraction, value_type: str) -> bytes | None:
-    """The number as a value of the type, if it is one."""
+def raw(number: Fraction | float, value_type: str) -> bytes | None:
+    """The number as a value of the type, if it is one. Of min and max, a float is an infinity."""
+    if isinstance(number, float):
+        return (
+            struct.pack("<f", number)[2:]
+            if value_type == "bf16"
+            else struct.pack("<" + RAW[value_type], number)
+        )
     try:
         if value_type == "bf16":
             data = struct.pack("<f", float(number))
@@ -110,13 +117,13 @@ def raw(number: Fraction, value_type: str) -> bytes | None:
     return data if read_raw(data, value_type) == number else None
 
 
-def read_raw(data: bytes, value_type: str) -> Fraction | None:
+def read_raw(data: bytes, value_type: str) -> Fraction | float | None:
     if value_type == "bf16":
         data, value_type = b"\0\0" + data, "f32"
     value = struct.unpack("<" + RAW[value_type], data)[0]
-    if value != value or value in (float("inf"), float("-inf")):
+    if value != value:
         return None
-    return Fraction(value)
+    return value if value in (math.inf, -math.inf) else Fraction(value)
 
 
 def write_block(numbers: list[Fraction], value_type: str | None, only_raw: bool) -> bytes:
@@ -268,6 +275,8 @@ def read(data: bytes) -> Partial:
 
 def round_to(number: Fraction, value_type: str) -> bytes:
     """Rounds once, to nearest with ties to even, to the bytes of a value. The number must be in the type's range."""
+    if isinstance(number, float):
+        return raw(number, value_type)
     if value_type[0] in "iu":
         return struct.pack("<" + RAW[value_type], number.numerator)
     if value_type == "bf16":

@@ -1,15 +1,16 @@
 // Rounds that publish their partial aggregate, and rounds that take it: a tree of engines gives the
 // bytes and the digests of one engine.
-#include <algorithm>
+#include <cstring>
 #include <random>
+#include <type_traits>
 
 #include "service/engine/ingest/update.h"
 #include "service/engine/partial/round_partial.h"
 #include "service/store/durable_store.h"
 #include "sparse/ops/all.h"
+#include "sparse/values.h"
 #include "tests/service/engine/testing.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/workload.h"
 
 namespace sparseagg {
 namespace {
@@ -49,22 +50,39 @@ std::vector<TensorSpec> AllSpecs() {
   return specs;
 }
 
+// Values of the type: floating ones of far exponents, whose sums no double holds.
+std::vector<std::byte> ValuesOf(ValueType type, size_t count, std::mt19937_64& random) {
+  std::vector<std::byte> bytes(count * SizeOf(type));
+  WithValueType(type, [&](auto tag) {
+    using V = typename decltype(tag)::type;
+    for (size_t i = 0; i < count; ++i) {
+      V value{};
+      if constexpr (ValueTraits<V>::kFloating) {
+        const int spread = type == ValueType::kF16 ? 12 : 60;
+        const int exponent = static_cast<int>(random() % (2 * spread)) - spread - 10;
+        const auto significand = static_cast<int64_t>(random() % 4001) - 2000;
+        value = ValueTraits<V>::Narrow(RoundScaled(significand, exponent, ValueTraits<V>::kFormat));
+      } else {
+        value = static_cast<V>(random() % 1000) - (std::is_signed_v<V> ? 500 : 0);
+      }
+      std::memcpy(bytes.data() + i * sizeof(V), &value, sizeof(V));
+    }
+  });
+  return bytes;
+}
+
+constexpr size_t kRows = 12;  // of each tensor of an update; some repeat, some are hot
+
 std::vector<TestUpdate> UpdatesOf(const std::vector<TensorSpec>& specs, int count) {
+  std::mt19937_64 random(7);
   std::vector<TestUpdate> updates;
   for (int i = 0; i < count; ++i) {
-    updates.emplace_back(kRound, "c" + std::to_string(i), static_cast<float>(i % 4));
-  }
-  uint64_t seed = 1;
-  for (const TensorSpec& spec : specs) {
-    const ReduceSpec reduce = *MakeReduceSpec(spec);
-    const auto made = testing::MakeUpdates(
-        reduce,
-        {12, static_cast<uint32_t>(count), testing::Distribution::kZipf,
-         IsFloating(spec.value_type) ? testing::Values::kFarApart : testing::Values::kSmall},
-        ++seed);
-    for (int i = 0; i < count; ++i) {
-      const std::vector<int64_t> rows(made[i].rows.begin(), made[i].rows.end());
-      updates[i].Add(spec, rows, made[i].values);
+    TestUpdate& update =
+        updates.emplace_back(kRound, "c" + std::to_string(i), static_cast<float>(i % 4));
+    for (const TensorSpec& spec : specs) {
+      std::vector<int64_t> rows(kRows);
+      for (int64_t& row : rows) row = static_cast<int64_t>(random() % (random() % 4 ? 300'000 : 9));
+      update.Add(spec, rows, ValuesOf(spec.value_type, kRows * 3, random));
     }
   }
   return updates;
@@ -129,7 +147,7 @@ TEST(PartialTrees, GiveTheBytesAndDigestsOfOneServer) {
     const auto receipt = SubmitPartial(root.engine(), merged->partial, "middle");
     ASSERT_TRUE(receipt.ok()) << receipt.status();
     EXPECT_EQ(root->GetRound(kRound)->contributors, 24u);
-    EXPECT_EQ(root->GetRound(kRound)->tensors[0].nnz_received, 24u * 12);
+    EXPECT_EQ(root->GetRound(kRound)->tensors[0].nnz_received, 24u * kRows);
     ExpectSame(*expected, *Publish(root), what);
   }
 }
