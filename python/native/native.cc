@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "cpu/cpu_backend.h"
 #include "service/engine/result/result_source.h"
@@ -180,7 +181,16 @@ Error* sparseagg_native_snapshot_write(Snapshot* snapshot, Bytes* bytes) {
 
 Error* sparseagg_native_snapshot_read(Bytes bytes, Snapshot** snapshot) {
   return Guarded([&]() -> absl::Status {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto partial, ReadPartial({bytes.data, bytes.size}, {}));
+    // A few bytes may stand for many rows of zeros.
+    const uint64_t most = AvailableMemoryBytes() / 2;
+    const auto reserve = [&](uint64_t wanted) {
+      return wanted <= most
+                 ? absl::OkStatus()
+                 : sparseagg::MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                                        "no memory for the partial aggregate");
+    };
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        auto partial, ReadPartial({bytes.data, bytes.size}, {.specs = {}, .reserve = reserve}));
     *snapshot = new Snapshot{std::move(partial), {}};
     return absl::OkStatus();
   });
