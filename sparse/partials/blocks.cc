@@ -96,10 +96,19 @@ void WriteFixed(const ExactNumber& number, const FixedForm& form, std::string& o
   }
 }
 
+// Returns a lower bound of the bytes of a number in digits: its lowest and its highest bit are in
+// different digits, or in one.
+size_t DigitsBytesMin(const ExactNumber& number) {
+  if (number.is_zero()) return 1;
+  const int lowest = (number.exponent - WideInteger::kLastBit) / 32;
+  const int highest = (number.top - 1 - WideInteger::kLastBit) / 32;
+  return 1 + kDigitBytes * (lowest == highest ? 1 : 2);
+}
+
 // Returns the bytes of the block in digits, or more than `most` as soon as it is longer.
 size_t DigitsBytes(std::span<const ExactNumber> numbers, size_t most) {
   size_t bytes = sizeof(uint16_t);
-  for (const ExactNumber& number : numbers) bytes += number.is_zero() ? 1 : 1 + kDigitBytes;
+  for (const ExactNumber& number : numbers) bytes += DigitsBytesMin(number);
   if (bytes >= most) return most + 1;
   bytes = sizeof(uint16_t);
   for (const ExactNumber& number : numbers) {

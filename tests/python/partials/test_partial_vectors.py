@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sparseagg import IN_PROCESS, InvalidArgumentError, Partial, Reduction, TensorSpec
 from sparseagg._local import is_possible
@@ -41,10 +42,11 @@ def test_the_library_reads_and_writes_the_vectors(case):
 def test_the_second_implementation_finds_the_exact_sums_in_what_the_library_writes():
     assert IN_PROCESS
     reduction = Reduction(TensorSpec("t", [70_000, 2], op="mean_of_contributors"))
-    reduction.add({"t": ([65_536, 3], [[0.1, 2.0], [3.0, 1e-30]], [70_000, 2])}, weight=3)
-    reduction.add({"t": ([3], [[1e30, 4.0]], [70_000, 2])}, weight=0.5)
+    first = np.float32([[0.1, 2.0], [3.0, 1e-30]])
+    reduction.add({"t": ([65_536, 3], first, [70_000, 2])}, weight=3)
+    reduction.add({"t": ([3], np.float32([[1e30, 4.0]]), [70_000, 2])}, weight=0.5)
     partial = partial_format.read(reduction.snapshot().to_bytes())
-    tenth, tiny, large = (Fraction(float.fromhex(text)) for text in ("0x1.99999ap-4", TINY, LARGE))
+    tenth, tiny, large = (Fraction(float(np.float32(value))) for value in (0.1, 1e-30, 1e30))
     (tensor,) = partial.tensors
     assert tensor.rows == {
         3: [9 + large / 2, 3 * tiny + 2, Fraction(7, 2)],
@@ -52,11 +54,6 @@ def test_the_second_implementation_finds_the_exact_sums_in_what_the_library_writ
     }
     assert (partial.contributors, partial.total_weight, tensor.entries) == (2, Fraction(7, 2), 3)
     assert partial.covered is None
-
-
-# The f32 values that are nearest to 1e-30 and 1e30.
-TINY = "0x1.4484cp-100"
-LARGE = "0x1.93e594p+99"
 
 
 @needs_library
