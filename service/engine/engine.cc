@@ -14,6 +14,7 @@
 #include "service/engine/memory/admission.h"
 #include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/recovery/verify.h"
 #include "service/engine/restore.h"

@@ -117,7 +117,7 @@ class Engine {
   // contributor was counted with another update_id, or by a partial aggregate; INVALID_ARGUMENT
   // (DIGEST_CONFLICT) if it was counted with the same update_id and other bytes.
   //
-  // If the body is a partial aggregate (IsPartialBody() in ingest/update.h), counts every
+  // If the body is a partial aggregate (partial/partial_body.h), counts every
   // contributor that it covers, or none: ALREADY_EXISTS (CONTRIBUTORS_OVERLAP) names one that is
   // counted already. Further errors: those of ReadPartial(), INVALID_ARGUMENT (PARTIAL_NOT_NAMED).
   virtual absl::StatusOr<Receipt> Submit(UpdateHeader header,

@@ -109,8 +109,8 @@ absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound
                                                        options_.limits, backend_, aggregation_));
   round.reducers = std::move(refolded.reducers);
   round.snapshot.tensors = std::move(refolded.tensors);
-  round.snapshot.contributors = refolded.updates.size() - refolded.covered.partials() +
-                                refolded.covered.contributors();
+  round.snapshot.contributors =
+      refolded.updates.size() - refolded.covered.partials() + refolded.covered.contributors();
   round.covered = std::move(refolded.covered);
   round.snapshot.bytes_received = refolded.bytes_received;
   return absl::OkStatus();

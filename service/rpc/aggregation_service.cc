@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/rpc/reduce.h"
 #include "service/rpc/result/get_aggregate.h"
 #include "service/rpc/result/get_partial.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/partial/round_partial.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/store/checksums/digest.h"
 #include "sparse/byte_chain.h"
 
@@ -101,21 +101,6 @@ void HashHeader(const EncodedHeader& header, DigestInput<Digest>& digest) {
 }
 
 }  // namespace
-
-bool IsPartialBody(std::span<const EncodedHeader> headers) {
-  return headers.size() == 1 && headers.front().encoding == kPartialEncoding;
-}
-
-bool IsPartialBody(std::span<const EncodedTensor> tensors) {
-  return tensors.size() == 1 && tensors.front().header.encoding == kPartialEncoding;
-}
-
-EncodedHeader PartialHeader(uint64_t bytes) {
-  EncodedHeader header;
-  header.encoding = kPartialEncoding;
-  header.values_bytes = bytes;
-  return header;
-}
 
 absl::StatusOr<UpdateLayout> MakeBodyLayout(const RoundSpec& spec,
                                             std::span<const EncodedHeader> headers,

@@ -23,14 +23,8 @@ struct UpdateLayout {
   uint64_t staged_bytes = 0;
 };
 
-// Whether the body of an update is a partial aggregate: one "tensor" of this encoding.
-bool IsPartialBody(std::span<const EncodedHeader> headers);
-bool IsPartialBody(std::span<const EncodedTensor> tensors);
-// Returns the header of a partial aggregate of `bytes` bytes, which are its values.
-EncodedHeader PartialHeader(uint64_t bytes);
-
-// As MakeUpdateLayout(), and accepts partial aggregates; what they are of is known when they are
-// read.
+// As MakeUpdateLayout(), and accepts partial aggregates (partial/partial_body.h); what they are of
+// is known when they are read.
 absl::StatusOr<UpdateLayout> MakeBodyLayout(const RoundSpec& spec,
                                             std::span<const EncodedHeader> headers,
                                             const Limits& limits);

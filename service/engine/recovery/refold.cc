@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/update.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"
 #include "service/store/store_errors.h"

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/tensor_reducers.h"
 #include "service/engine/observer.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/refold.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"

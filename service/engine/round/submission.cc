@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/arriving_update.h"
 #include "service/engine/names.h"
-#include "service/engine/partial/round_partial.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "sparse/validate.h"
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/rpc/wire/update_proto.h"
 #include "sparse/byte_chain.h"
 

@@ -4,8 +4,7 @@
 #include <random>
 #include <type_traits>
 
-#include "service/engine/ingest/update.h"
-#include "service/engine/partial/round_partial.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/store/durable_store.h"
 #include "sparse/ops/all.h"
 #include "sparse/values.h"
