@@ -205,12 +205,12 @@ class RoundInfo:
     revision: int
     policy: RoundPolicy = _NO_POLICY
     keep_updates: bool = False
+    publish_partial: bool = False
     seal_reason: str = ""
     close_time: datetime | None = None
     time_left: float | None = None
     goal_reached: bool = False
     epoch: StoreEpoch = _NO_EPOCH
-    publish_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -371,12 +371,12 @@ def round_from_proto(message: Any) -> RoundInfo:
         revision=message.revision,
         policy=_policy_from_proto(message.spec.policy),
         keep_updates=message.spec.keep_updates_until_deleted,
+        publish_partial=message.spec.publish_partial,
         seal_reason=_seal_reason(message),
         close_time=_time(message, "close_time"),
         time_left=_seconds(message, "time_left"),
         goal_reached=message.goal_reached,
         epoch=epoch_from_proto(message.epoch),
-        publish_partial=message.spec.publish_partial,
     )
 
 

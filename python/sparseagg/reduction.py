@@ -33,7 +33,9 @@ class Partial:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Partial:
-        """Reads what `to_bytes` or `Round.partial` gave.
+        """Reads a partial aggregate.
+
+        data: what `to_bytes` or `Round.partial` gave.
 
         Raises InvalidArgumentError, whose message names tensor and position, for anything else.
         """
