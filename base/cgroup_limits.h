@@ -12,7 +12,7 @@
 
 namespace sparseagg {
 
-// Where Linux describes control groups.
+// The paths where Linux describes control groups.
 struct CgroupPaths {
   std::string membership = "/proc/self/cgroup";  // which groups the process is in
   std::string root = "/sys/fs/cgroup";           // where their files are

@@ -145,7 +145,7 @@ def measure(binary: str, shape: dict, updates: list[SparseTensor], plan: str) ->
                     return None
                 raise
             memory = server.resident("VmHWM") - idle
-            # Who takes seconds at first has shown enough.
+            # A plan that takes seconds for its first round has shown enough.
             count = WARM_ROUNDS if time.perf_counter() - begin < 5 else 1
             warm = [one_round(client, shape, updates, plan)[:2] for _ in range(count)]
     finally:

@@ -141,7 +141,8 @@ absl::StatusOr<bool> Client::Impl::WatchOnce(
   request.set_name(RoundName(round));
   grpc::ClientContext context;
   SPARSEAGG_RETURN_IF_ERROR(Prepare(context, caller, 0));
-  const auto stream = stub->WatchRound(&context, request);
+  const Connections::Lease connection = connections->ForWait();
+  const auto stream = connection->WatchRound(&context, request);
   v1::Round message;
   absl::StatusOr<bool> outcome = false;
   while (outcome.ok() && !*outcome && stream->Read(&message)) {
@@ -184,8 +185,9 @@ absl::StatusOr<v1::Round> Client::Impl::WaitOnce(v1::WaitRoundRequest& request, 
   }
   request.mutable_timeout()->set_seconds(static_cast<int64_t>(wait_ms / 1000));
   request.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000 * 1'000'000));
+  const Connections::Lease connection = connections->ForWait();
   return Attempt<v1::Round>(attempt_ms, [&](auto* context, auto* response) {
-    return stub->WaitRound(context, request, response);
+    return connection->WaitRound(context, request, response);
   });
 }
 

@@ -30,7 +30,7 @@ class ManyUpdates {
   ManyUpdates(std::string round, std::span<const Update> updates, bool server_knows_packed,
               uint64_t bytes_max);
 
-  // Whether some updates are neither answered nor left to the caller.
+  // Returns whether some updates are neither answered nor left to the caller.
   bool under_way() const { return answered_ < updates_.size(); }
   size_t answered() const { return answered_; }
 

@@ -71,7 +71,7 @@ uint64_t BatchBytes(uint64_t state_bytes);
 // Returns the cheaper way to bring the entries of a batch together.
 Feed FeedFor(const ReduceSpec& spec, const Workload& workload);
 
-// What the plans of plan_table.h cost. An unknown workload is taken for one of a typical size.
+// Predicts the cost of the plans of plan_table.h. An unknown workload has a typical size.
 PlanCost DenseCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload);
 PlanCost SweepCost(const BackendInfo& backend, const ReduceSpec& spec, const Workload& workload);
 PlanCost PartitionCost(const BackendInfo& backend, const ReduceSpec& spec,

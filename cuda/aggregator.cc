@@ -79,7 +79,7 @@ struct CudaAggregator::Work {
   const BackendInfo info;
   const ReduceSpec spec;
   const bool adaptive;
-  Reduction reduction;
+  DeviceReduction reduction;
   std::atomic<uint64_t> state_bytes{0};
   mutable std::mutex report_mutex;
   PlanReport report;
@@ -127,7 +127,7 @@ absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
   addends_ += nnz;
   total_weight_.Add(weight);
   if (batch_->bytes_to_upload() >= gpu_.tuning().upload_bytes) {
-    // What does not fit now is uploaded when the batch is reduced.
+    // The updates that do not fit now are uploaded when the batch is reduced.
     gpu_.device().Run(spec_.name, [&] { batch_->Upload(); }).IgnoreError();
   }
   return absl::OkStatus();

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "cuda/device/gpu.h"
-#include "cuda/reduction.h"
+#include "cuda/device_reduction.h"
 #include "sparse/backend.h"
 
 namespace sparseagg::gpu {

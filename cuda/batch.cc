@@ -13,7 +13,7 @@ const std::byte* MemoryOf(const PendingUpdate& update) {
 }
 
 constexpr uint64_t kSamples = 1024;
-// Of an update in ordinary memory, at a time.
+// An update in ordinary memory is copied in parts of at most this size.
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
 // The share of the most frequent row among rows at even distances.

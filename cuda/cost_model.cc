@@ -17,10 +17,10 @@ constexpr double kUsualEntries = 10000;
 constexpr double kGatherShare = 0.8;
 constexpr double kScalarShare = 0.4;  // one value a thread, in rows of several
 constexpr double kRowShare = 0.85;    // whole rows, 16 bytes a lane and several loads under way
-// kernels/tile_merge.cu and bucket_sums.cu: rows and slots of a tile, tiles that there should be,
-// entries below which they decline. Beside its adds a round of 4096 entries takes as long as so
-// many of them would: 9 barriers and the latency of its loads, 6 us, while a multiprocessor works
-// on two.
+// kernels/tiles/tile_merge.cu and kernels/sort/bucket_sums.cu: rows and slots of a tile, tiles that
+// there should be, entries below which they decline. Beside its adds a round of 4096 entries takes
+// as long as so many of them would: 9 barriers and the latency of its loads, 6 us, while a
+// multiprocessor works on two.
 constexpr double kTileRows = 1 << 15;
 constexpr double kTileSlots = 4096;
 constexpr double kTilesMeant = 2048;
@@ -28,8 +28,8 @@ constexpr double kTileEntriesMin = 128;
 constexpr double kBucketEntriesMin = 1024;
 constexpr double kRoundAdds = 9000;
 constexpr double kEntriesOfSample = 64;
-// What kernels/cusparse_dense.cu converts at a time; the library starts some kernels for it and
-// waits once.
+// The rows that kernels/cusparse/cusparse_dense.cu converts at a time. For each time the library
+// starts some kernels and waits once.
 constexpr double kConvertedRows = 1 << 24;
 constexpr double kLaunchesOfConversion = 16;
 constexpr double kBatchBytes = 1 << 26;  // Tuning::batch_bytes
@@ -109,7 +109,7 @@ double SortAllSeconds(const DeviceRates& rates, const Load& load) {
          WriteRun(rates, load);
 }
 
-// Bits that kernels/bucket_sums.cu sorts by.
+// Bits that kernels/sort/bucket_sums.cu sorts by.
 double BucketBits(const Load& load) {
   const double slots = load.entries * load.rule.slots();
   return std::clamp(std::ceil(std::log2(std::max(1.0, slots / kTileSlots))),
@@ -199,8 +199,8 @@ bool IsDense(std::string_view plan) {
   return plan == "dense_accumulate" || plan == "cusparse_dense";
 }
 
-// The tiles of kernels/tile_merge.cu: those that there are at most decide whether it can take a
-// batch.
+// The tiles of kernels/tiles/tile_merge.cu: those that there are at most decide whether it can take
+// a batch.
 struct Tiles {
   double most;
   double usual;

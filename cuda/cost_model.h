@@ -8,7 +8,7 @@
 
 namespace sparseagg::gpu {
 
-// What decides a device's speed. The defaults are those of one H200, from published measurements of
+// The rates that decide a device's speed. The defaults are an H200's: published measurements of
 // its parts and of its relatives (docs/decisions/0009-gpu-plans.md); calibration.h measures.
 struct DeviceRates {
   double copy_bytes = 4.3e12;    // bytes a second, read and written

@@ -31,7 +31,7 @@ class CudaBackend : public Backend {
                                      gpu.compute_minor, ", ", budget_bytes >> 20, " MiB");
     info_.memory_bytes = budget_bytes;
     info_.can_fail = true;
-    for (const gpu::DevicePlanRow& plan : gpu::DevicePlans()) {
+    for (const gpu::DevicePlan& plan : gpu::DevicePlans()) {
       info_.plans.emplace_back(plan.name);
     }
     info_.cost = [rates = Rates(gpu)](const BackendInfo&, std::string_view plan,
@@ -41,7 +41,7 @@ class CudaBackend : public Backend {
   }
 
   ~CudaBackend() override {
-    // What a thread that hangs uses must stay for as long as the process does.
+    // The memory that a hanging thread uses must stay as long as the process.
     if (gpu_->Hangs()) gpu_.release();  // NOLINT(bugprone-unused-return-value)
   }
 

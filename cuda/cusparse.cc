@@ -1,5 +1,5 @@
-// cuSPARSE behind kernels/cusparse.h. The library is 162 MB and on few machines: it is opened at
-// run time, so that a server without it starts, and only its plans are missing.
+// cuSPARSE behind kernels/cusparse/cusparse.h. The library is 162 MB and on few machines: it is
+// opened at run time, so that a server without it starts, and only its plans are missing.
 #include "cuda/kernels/cusparse/cusparse.h"
 
 #include <cusparse.h>

@@ -1,5 +1,5 @@
-// Errors of CUDA calls inside this folder: a check throws CudaError, and the back end's public
-// classes catch it once (cuda/guard.h). Seen by kernels, so without absl.
+// Errors of CUDA calls inside this folder: a check throws CudaError, and Device::Run()
+// (cuda/device/device.h) catches it once. Kernels include this file, so it does without absl.
 #ifndef SPARSEAGG_CUDA_ERROR_H_
 #define SPARSEAGG_CUDA_ERROR_H_
 

@@ -21,14 +21,14 @@ namespace {
 // that larger than the next. Of N batches there are at most log(N) runs, an entry is merged log(N)
 // times, and the state is read and written about twice when the result is made (O'Neil et al., The
 // log-structured merge-tree, 1996). All runs but the last are counted.
-class SortedPlan : public DevicePlan {
+class SortedPlan : public DeviceReducer {
  public:
   SortedPlan(const SlotRule& rule, BatchReducer reduce) : rule_(rule), reduce_(reduce) {}
 
   void Fold(Queue& queue, const BatchView& batch) override {
     Join(queue, reduce_(queue, batch, rule_));
   }
-  void Join(Queue& queue, Run run) override {
+  void Join(Queue& queue, SlotRun run) override {
     size_t kept = runs_.size();
     for (; kept > 0 && runs_[kept - 1].size <= kRatio * run.size; --kept) {
       run = MergeRuns(queue, rule_, runs_[kept - 1], run);
@@ -43,13 +43,13 @@ class SortedPlan : public DevicePlan {
   void SetCount(Queue& queue, uint64_t rows) override {
     gpu::SetCount(queue, rule_, rows, runs_.back());
   }
-  void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
+  void WithState(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) override {
     MergeAll(queue);
-    if (runs_.empty()) return f(Run());
+    if (runs_.empty()) return f(SlotRun());
     f(runs_[0]);
   }
-  void ForEachRun(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
-    for (Run& run : runs_) {
+  void ForEachRun(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) override {
+    for (SlotRun& run : runs_) {
       CountRows(queue, run);
       f(run);
     }
@@ -68,7 +68,7 @@ class SortedPlan : public DevicePlan {
   void Clear() override { runs_.clear(); }
   uint64_t bytes() const override {
     uint64_t bytes = 0;
-    for (const Run& run : runs_) bytes += run.bytes();
+    for (const SlotRun& run : runs_) bytes += run.bytes();
     return bytes;
   }
 
@@ -78,7 +78,7 @@ class SortedPlan : public DevicePlan {
   // Leaves at most one run, of the memory that it needs.
   void MergeAll(Queue& queue) {
     while (runs_.size() > 1) {
-      Run merged = MergeRuns(queue, rule_, runs_[runs_.size() - 2], runs_.back());
+      SlotRun merged = MergeRuns(queue, rule_, runs_[runs_.size() - 2], runs_.back());
       runs_.pop_back();
       runs_.back() = std::move(merged);
       CountRows(queue, runs_.back());
@@ -89,14 +89,14 @@ class SortedPlan : public DevicePlan {
 
   const SlotRule rule_;
   const BatchReducer reduce_;
-  std::vector<Run> runs_;
+  std::vector<SlotRun> runs_;
 };
 
 // Atomics on one address take about a nanosecond each, those of 10^8 others together 5 ms (model).
 constexpr double kHotShare = 1.0 / 64;
 
 // Slots of the whole index space.
-class DensePlan : public DevicePlan {
+class DensePlan : public DeviceReducer {
  public:
   DensePlan(const SlotRule& rule, uint64_t num_rows, DenseLister list)
       : rule_(rule), num_rows_(num_rows), list_(list) {}
@@ -111,12 +111,12 @@ class DensePlan : public DevicePlan {
     Prepare(queue);
     AddBatch(queue, rule_, batch, state_);
   }
-  void Join(Queue& queue, Run run) override {
+  void Join(Queue& queue, SlotRun run) override {
     Prepare(queue);
     AddRun(queue, rule_, run, state_);
   }
-  void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) override {
-    f(state_.num_rows == 0 ? Run() : list_(queue, rule_, state_));
+  void WithState(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) override {
+    f(state_.num_rows == 0 ? SlotRun() : list_(queue, rule_, state_));
   }
   void Clear() override { state_ = {}; }
   uint64_t bytes() const override {
@@ -134,18 +134,18 @@ class DensePlan : public DevicePlan {
   DenseState state_;  // of no rows until the first batch
 };
 
-Run ReduceSorted(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceSorted(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   return CanMergeTiles(batch, rule) ? MergeTiles(queue, batch, rule)
                                     : ReduceByRadix(queue, batch, rule);
 }
 
-Run ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceSums(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   return rule.values == ValueSlots::kExactSum ? ReduceBySpmm(queue, batch, rule)
                                               : ReduceByRadix(queue, batch, rule);
 }
 
 constexpr size_t kCusparsePlans = 2;
-constexpr DevicePlanRow kPlans[] = {
+constexpr DevicePlan kPlans[] = {
     // First: left out where the library is missing.
     {.name = "cusparse_spmm", .reduce = &ReduceSums},
     {.name = "cusparse_dense", .list = &ListHeldByCusparse},
@@ -158,20 +158,20 @@ constexpr DevicePlanRow kPlans[] = {
 
 }  // namespace
 
-std::span<const DevicePlanRow> DevicePlans() {
-  return std::span<const DevicePlanRow>(kPlans).subspan(HaveCusparse() ? 0 : kCusparsePlans);
+std::span<const DevicePlan> DevicePlans() {
+  return std::span<const DevicePlan>(kPlans).subspan(HaveCusparse() ? 0 : kCusparsePlans);
 }
 
-const DevicePlanRow* FindDevicePlan(std::string_view name) {
-  for (const DevicePlanRow& row : DevicePlans()) {
+const DevicePlan* FindDevicePlan(std::string_view name) {
+  for (const DevicePlan& row : DevicePlans()) {
     if (row.name == name) return &row;
   }
   return nullptr;
 }
 
-std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
-                                           uint64_t num_rows) {
-  const DevicePlanRow* row = FindDevicePlan(name);
+std::unique_ptr<DeviceReducer> MakeDeviceReducer(std::string_view name, const SlotRule& rule,
+                                                 uint64_t num_rows) {
+  const DevicePlan* row = FindDevicePlan(name);
   if (row == nullptr) return nullptr;
   if (row->list != nullptr) return std::make_unique<DensePlan>(rule, num_rows, row->list);
   return std::make_unique<SortedPlan>(rule, row->reduce);

@@ -14,20 +14,20 @@
 #include "cuda/kernels/finalize.h"
 #include "cuda/kernels/rows/row_reduce.h"
 #include "cuda/raii/queue.h"
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
 // One thread at a time. Members throw CudaError; after one that is out of memory the state is what
 // it was.
-class DevicePlan {
+class DeviceReducer {
  public:
-  virtual ~DevicePlan() = default;
+  virtual ~DeviceReducer() = default;
 
-  // Adds a batch. Where there is memory in plenty nobody waits (run.h), but for Thrust.
+  // Adds a batch. Where there is memory in plenty nobody waits (slot_run.h), but for Thrust.
   virtual void Fold(Queue& queue, const BatchView& batch) = 0;
-  // Adds a run of the same rule. As Fold().
-  virtual void Join(Queue& queue, Run run) = 0;
+  // Adds a run of the same rule, as Fold() adds a batch.
+  virtual void Join(Queue& queue, SlotRun run) = 0;
   // Where the device keeps the number of the state's rows; null when the host knows it, or need
   // not.
   virtual const uint64_t* number() const { return nullptr; }
@@ -35,10 +35,10 @@ class DevicePlan {
   virtual void SetCount(Queue&, uint64_t) {}
   // Calls f with the state as a run whose rows are counted, which may be made for it and gone after
   // it; does not change the state. Waits for the queue.
-  virtual void WithState(Queue& queue, absl::FunctionRef<void(const Run&)> f) = 0;
+  virtual void WithState(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) = 0;
   // The same with the runs that the state is kept as, which may share rows. Takes no memory where
   // those are there.
-  virtual void ForEachRun(Queue& queue, absl::FunctionRef<void(const Run&)> f) {
+  virtual void ForEachRun(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) {
     WithState(queue, f);
   }
   // Makes the state smaller without a loss, where it can; whether it has. Waits for the queue.
@@ -50,9 +50,9 @@ class DevicePlan {
 };
 
 // How a batch becomes a run, in the plans that keep a run.
-using BatchReducer = Run (*)(Queue& queue, const BatchView& batch, const SlotRule& rule);
+using BatchReducer = SlotRun (*)(Queue& queue, const BatchView& batch, const SlotRule& rule);
 // How a dense state becomes a run, in the plans that keep a slot for every row.
-using DenseLister = Run (*)(Queue& queue, const SlotRule& rule, const DenseState& state);
+using DenseLister = SlotRun (*)(Queue& queue, const SlotRule& rule, const DenseState& state);
 
 // How a batch that is the whole round becomes its results, in the plans that need no slots in
 // memory for that. `can` says for which operators, types and rows.
@@ -62,7 +62,7 @@ struct BatchRounder {
 };
 
 // One of `reduce` and `list` is there.
-struct DevicePlanRow {
+struct DevicePlan {
   std::string_view name;
   BatchReducer reduce = nullptr;
   DenseLister list = nullptr;
@@ -70,13 +70,13 @@ struct DevicePlanRow {
 };
 
 // The plans that this machine has the libraries for, one for any workload last.
-std::span<const DevicePlanRow> DevicePlans();
+std::span<const DevicePlan> DevicePlans();
 
 // The row of that name; null where there is none.
-const DevicePlanRow* FindDevicePlan(std::string_view name);
+const DevicePlan* FindDevicePlan(std::string_view name);
 
-std::unique_ptr<DevicePlan> MakeDevicePlan(std::string_view name, const SlotRule& rule,
-                                           uint64_t num_rows);
+std::unique_ptr<DeviceReducer> MakeDeviceReducer(std::string_view name, const SlotRule& rule,
+                                                 uint64_t num_rows);
 
 }  // namespace sparseagg::gpu
 

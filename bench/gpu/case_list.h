@@ -24,7 +24,7 @@ std::vector<Step> ReadSteps(const char* path);
 // Members of a JSON object.
 std::string Members(const BatchCase& batch_case);
 
-// What the planner is told of a case.
+// Returns what the planner is told of a case.
 ReduceSpec SpecOf(const BatchCase& batch_case);
 Workload WorkloadOf(const BatchCase& batch_case);
 

@@ -107,7 +107,7 @@ DeviceBatch MakeBatch(Queue& queue, const BatchCase& batch_case, uint64_t seed) 
   return batch;
 }
 
-uint64_t DigestOf(Queue& queue, const SlotRule& rule, const Run& run) {
+uint64_t DigestOf(Queue& queue, const SlotRule& rule, const SlotRun& run) {
   DeviceArray<uint64_t> sum(queue, 1);
   queue.Fill(sum.data(), 0, 1);
   ForEach(queue, run.size * rule.slots(),

@@ -9,7 +9,7 @@
 #include "bench/gpu/batch_case.h"
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/sort/hash.h"
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -31,9 +31,9 @@ SPARSEAGG_HOST_DEVICE inline uint64_t DigestOfSlot(uint64_t row, uint64_t column
 }
 
 // A number that two runs with the same rows and slots share.
-uint64_t DigestOf(Queue& queue, const SlotRule& rule, const Run& run);
+uint64_t DigestOf(Queue& queue, const SlotRule& rule, const SlotRun& run);
 
-// How many of `size` bytes differ.
+// Returns the number of bytes, of `size`, that differ.
 uint64_t Differences(Queue& queue, const std::byte* a, const std::byte* b, uint64_t size);
 
 }  // namespace sparseagg::gpu

@@ -27,7 +27,7 @@ std::string Milliseconds(double seconds) { return absl::StrFormat("%.3g", second
 
 BackendInfo H200() {
   BackendInfo info{.name = "cuda", .memory_bytes = kMemoryBytes};
-  for (const DevicePlanRow& row : DevicePlans()) info.plans.emplace_back(row.name);
+  for (const DevicePlan& row : DevicePlans()) info.plans.emplace_back(row.name);
   info.cost = [](const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
                  const Workload& workload) { return CudaCost({}, plan, spec, workload); };
   return info;

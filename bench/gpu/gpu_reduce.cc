@@ -164,7 +164,7 @@ class Bench {
     if (step.plan == "cub_sort_reduce") return ReduceByCub(c, batch);
     if (step.plan == "reference") return Reference(c, batch);
     if (step.plan == kRounded) return Round(c, batch);
-    for (const DevicePlanRow& row : DevicePlans()) {
+    for (const DevicePlan& row : DevicePlans()) {
       if (row.name == step.plan) return Reduce(row, c, batch);
     }
     throw std::runtime_error("no such plan here");
@@ -190,7 +190,7 @@ class Bench {
     return "\"runs\":1";
   }
 
-  std::string Reduce(const DevicePlanRow& row, const BatchCase& c, const DeviceBatch& batch) {
+  std::string Reduce(const DevicePlan& row, const BatchCase& c, const DeviceBatch& batch) {
     if (row.reduce == nullptr && c.rows * c.width > kDenseSlotsMax) {
       throw std::runtime_error("left out: a slot for every row takes too much memory");
     }
@@ -201,9 +201,9 @@ class Bench {
     uint64_t aside = 0;
     const auto reduce = [&](bool look) {
       const SideList side = ListSide(queue_, batch.view, rule);
-      const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row.name, rule, c.rows);
+      const std::unique_ptr<DeviceReducer> plan = MakeDeviceReducer(row.name, rule, c.rows);
       plan->Fold(queue_, batch.view);
-      plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
+      plan->WithState(queue_, [&](const sparseagg::gpu::SlotRun& run) {
         queue_.Synchronize();
         if (!look) return;
         size = run.size;
@@ -225,18 +225,18 @@ class Bench {
 
   // From entries to results, in one go; held against the results of its slots.
   std::string Round(const BatchCase& c, const DeviceBatch& batch) {
-    const DevicePlanRow* row = FindDevicePlan("row_reduce");
+    const DevicePlan* row = FindDevicePlan("row_reduce");
     const ReduceSpec spec = SpecOf(c);
     SlotRule rule = RuleOf(spec);
     rule.lsb = kLsb;
     const Finalization finalization{spec.op, rule, 1, c.width};
     if (!row->rounder.can(finalization)) throw std::runtime_error("left out: not for such rows");
     RoundedRows rounded = row->rounder.round(queue_, batch.view, finalization);
-    const std::unique_ptr<DevicePlan> plan = MakeDevicePlan(row->name, rule, c.rows);
+    const std::unique_ptr<DeviceReducer> plan = MakeDeviceReducer(row->name, rule, c.rows);
     plan->Fold(queue_, batch.view);
     uint64_t size = 0;
     uint64_t different = 0;
-    plan->WithState(queue_, [&](const sparseagg::gpu::Run& run) {
+    plan->WithState(queue_, [&](const sparseagg::gpu::SlotRun& run) {
       size = run.size;
       const uint64_t bytes = size * c.width * sizeof(float);
       DeviceArray<std::byte> values(queue_, bytes);
@@ -369,7 +369,7 @@ class Bench {
 };
 
 std::string NamesOfPlans() {
-  return absl::StrJoin(DevicePlans(), ",", [](std::string* out, const DevicePlanRow& row) {
+  return absl::StrJoin(DevicePlans(), ",", [](std::string* out, const DevicePlan& row) {
     absl::StrAppend(out, "\"", std::string(row.name), "\"");
   });
 }

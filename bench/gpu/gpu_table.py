@@ -15,7 +15,7 @@ import grid
 from stages import lines_of
 
 PREDICTIONS = Path(__file__).resolve().parents[1] / "results" / "gpu_predictions.json"
-# Whoever sees the end of a log only must see all of it.
+# A reader who sees only the end of a log must see all of the summary.
 SUMMARY_BYTES_MAX = 9500
 # A prediction that is further off is to be explained.
 WRONG = 1.5
@@ -95,7 +95,7 @@ class Results:
 
 
 def times(line: dict | None, other: dict | None) -> float | None:
-    """How many times as fast the first one is."""
+    """Returns how many times as fast the first one is."""
     return other["ms"] / line["ms"] if line and other else None
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 MILLION = 10**6
 
-# What reduces a case. Our plans come first everywhere: nothing that others do may cost their numbers.
+# The plans that reduce a case. Ours come first everywhere, so that a failure of another one loses none of their numbers.
 OURS = ("tile_merge", "radix_segments", "row_reduce", "dense_accumulate")
 LIBRARIES = ("thrust_sort_reduce", "cusparse_dense", "cusparse_spmm")  # plans that a library does
 ROUNDED = "row_reduce_rounded"  # row_reduce, where the batch is the whole round: results in place of slots
@@ -43,11 +43,11 @@ class Case:
             raise ValueError(f"an update has more distinct rows than there are: {self}")
 
     def key(self) -> tuple:
-        """What a measurement and its prediction share."""
+        """Returns the key that a measurement and its prediction share."""
         return dataclasses.astuple(self)
 
     def scaled(self, scale: float) -> Case:
-        """A case of the same kind with so many times the entries and rows."""
+        """Returns a case of the same kind with `scale` times the entries and rows."""
         if scale == 1:
             return self
         rows = max(1000, round(self.rows * scale))
@@ -60,7 +60,7 @@ Step = tuple[Case, str]
 
 
 def line_of(step: Step) -> str:
-    """As the programs read it."""
+    """Returns the step as the programs read it."""
     case, plan = step
     return " ".join(str(int(x) if isinstance(x, bool) else x) for x in (*case.key(), plan))
 
@@ -70,7 +70,7 @@ def write(path: Path, steps: Iterable[Step]) -> None:
 
 
 def members(step: Step) -> dict:
-    """What the programs write of a step in each line of results."""
+    """Returns the fields of a step that the programs write in each line of results."""
     case, plan = step
     return {"plan": plan, **dataclasses.asdict(case)}
 

@@ -22,7 +22,7 @@ Job = Callable[[], object]
 
 
 class Refusal(Exception):
-    """What a peer cannot do."""
+    """The reason why a peer cannot take a case."""
 
 
 def read_steps(path: str) -> list[dict]:

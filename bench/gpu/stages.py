@@ -17,7 +17,7 @@ from pathlib import Path
 
 import grid
 
-# A plan that has lost so many steps is not tried again: each hang costs as long as a silence may last.
+# A plan that has lost this number of steps is not tried again: each hang costs as long as a silence may last.
 LOST_MAX = 2
 TIME_OVER = "time is over"
 

@@ -28,8 +28,8 @@ struct Payload {
 Payload RawPayload(const std::vector<int64_t>& indices, const std::vector<float>& values,
                    int64_t rows);
 
-// How updates travel: in chunks of so many bytes, whose data they share, or whole when that is 0,
-// so many in a frame.
+// How updates are sent: in chunks of `chunk_bytes`, whose data they share, or whole if that is 0,
+// with `batch_updates` of them in a frame.
 struct Framing {
   size_t chunk_bytes = 0;
   int64_t batch_updates = 1;

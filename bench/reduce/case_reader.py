@@ -34,16 +34,16 @@ class Updates:
 
     @property
     def input_bytes(self) -> int:
-        """What the entries take in memory."""
+        """Returns the bytes of the entries in memory."""
         return self.rows.nbytes + self.values.nbytes
 
     @property
     def dense_bytes(self) -> int:
-        """What a dense float32 array over the index space would take."""
+        """Returns the bytes of a dense float32 array over the index space."""
         return 4 * self.space * self.width
 
     def is_canonical(self) -> bool:
-        """Whether every update's rows are strictly ascending."""
+        """Returns whether every update's rows are strictly ascending."""
         ascending = self.rows[1:] > self.rows[:-1]
         begins = self.offsets[1:-1]
         begins = begins[(begins > 0) & (begins < self.entries)]

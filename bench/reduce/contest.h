@@ -61,7 +61,7 @@ class Contest {
   void AddOwn();
   void AddPeers();
   void MeasureBandwidth();
-  // Whether another run would say nothing new.
+  // Returns whether another run would tell nothing new.
   bool HasEnough(const Contender& contender) const;
   Row RowOf(const Contender& contender) const;
 

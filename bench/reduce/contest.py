@@ -22,7 +22,7 @@ _HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Tools:
-    """Where things are."""
+    """The paths of the programs and files."""
 
     reduce_bench: Path
     data: Path  # files of cases, gone after use
@@ -35,7 +35,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured of a case."""
+    """The limits of the measurements of a case."""
 
     rounds: int
     threads: list[int]

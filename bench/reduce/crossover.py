@@ -91,7 +91,7 @@ def own_auto(rows: list[dict]) -> str:
 
 
 def crossing(points: list[tuple[float, float]], level: float | None) -> float | None:
-    """The density from which on the time is above `level`, between points on logarithmic axes; None: nowhere."""
+    """The density from which on the time is above `level`, between points on logarithmic axes, or None if it never is."""
     if level is None:
         return None
     for (x0, y0), (x1, y1) in zip(points, points[1:]):

@@ -1,4 +1,4 @@
-// What a C++ programmer would write or use instead of this project. None of them is exact.
+// The code that a C++ programmer would write or use instead of this project. None of it is exact.
 #ifndef SPARSEAGG_BENCH_REDUCE_PEERS_H_
 #define SPARSEAGG_BENCH_REDUCE_PEERS_H_
 

@@ -12,73 +12,72 @@
 namespace sparseagg::cli {
 namespace {
 
-struct Reduction {
+struct LocalTensor {
   TensorSpec spec;
   ReduceSpec reduce;
   std::unique_ptr<Aggregator> aggregator;
   uint64_t nnz_received = 0;
 };
 
-absl::StatusOr<Reduction> Begin(const TensorSpec& spec, const Workload& workload,
-                                Backend& backend) {
-  Reduction reduction;
-  reduction.spec = spec;
-  SPARSEAGG_ASSIGN_OR_RETURN(reduction.reduce, MakeReduceSpec(spec));
+absl::StatusOr<LocalTensor> Begin(const TensorSpec& spec, const Workload& workload,
+                                  Backend& backend) {
+  LocalTensor tensor;
+  tensor.spec = spec;
+  SPARSEAGG_ASSIGN_OR_RETURN(tensor.reduce, MakeReduceSpec(spec));
   SPARSEAGG_ASSIGN_OR_RETURN(const Plan plan,
-                             MakePlan(reduction.reduce, workload, backend.info(), spec.plan));
-  SPARSEAGG_ASSIGN_OR_RETURN(reduction.aggregator, backend.NewAggregator(plan));
-  return reduction;
+                             MakePlan(tensor.reduce, workload, backend.info(), spec.plan));
+  SPARSEAGG_ASSIGN_OR_RETURN(tensor.aggregator, backend.NewAggregator(plan));
+  return tensor;
 }
 
 // Plans with the size of the first update, because the others have not been read yet.
-absl::StatusOr<std::vector<Reduction>> BeginAll(const client::ReduceRequest& request,
-                                                const client::Update& first, bool at_once,
-                                                Backend& backend) {
-  std::vector<Reduction> reductions;
+absl::StatusOr<std::vector<LocalTensor>> BeginAll(const client::ReduceRequest& request,
+                                                  const client::Update& first, bool at_once,
+                                                  Backend& backend) {
+  std::vector<LocalTensor> tensors;
   for (size_t t = 0; t < request.tensors.size(); ++t) {
     const Workload workload{.contributors = request.num_updates,
                             .nnz_per_update = first.tensors[t].entries.nnz,
                             .at_once = at_once};
-    SPARSEAGG_ASSIGN_OR_RETURN(Reduction reduction, Begin(request.tensors[t], workload, backend));
-    reductions.push_back(std::move(reduction));
+    SPARSEAGG_ASSIGN_OR_RETURN(LocalTensor tensor, Begin(request.tensors[t], workload, backend));
+    tensors.push_back(std::move(tensor));
   }
-  return reductions;
+  return tensors;
 }
 
-absl::StatusOr<StagedUpdate> Stage(const Reduction& reduction, const client::TensorView& tensor,
+absl::StatusOr<StagedUpdate> Stage(const LocalTensor& tensor, const client::TensorView& given,
                                    float weight) {
-  const CooView& from = tensor.entries;
-  SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, reduction.aggregator->Stage(from.nnz));
+  const CooView& from = given.entries;
+  SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged, tensor.aggregator->Stage(from.nnz));
   if (from.nnz > 0) {
     std::memcpy(staged.entries.rows.wide(), from.rows.wide(), from.nnz * sizeof(uint64_t));
     std::memcpy(staged.entries.values, from.values, from.nnz * from.layout.row_bytes());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(staged.order,
-                             ValidateUpdate(reduction.reduce, staged.entries.view(), weight));
+                             ValidateUpdate(tensor.reduce, staged.entries.view(), weight));
   return staged;
 }
 
-absl::Status Add(const client::Update& update, std::vector<Reduction>& reductions) {
+absl::Status Add(const client::Update& update, std::vector<LocalTensor>& tensors) {
   SPARSEAGG_RETURN_IF_ERROR(ValidateWeight(update.weight));
-  for (size_t t = 0; t < reductions.size(); ++t) {
+  for (size_t t = 0; t < tensors.size(); ++t) {
     SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate staged,
-                               Stage(reductions[t], update.tensors[t], update.weight));
-    reductions[t].nnz_received += staged.entries.nnz;
-    SPARSEAGG_RETURN_IF_ERROR(
-        reductions[t].aggregator->Accumulate(std::move(staged), update.weight));
+                               Stage(tensors[t], update.tensors[t], update.weight));
+    tensors[t].nnz_received += staged.entries.nnz;
+    SPARSEAGG_RETURN_IF_ERROR(tensors[t].aggregator->Accumulate(std::move(staged), update.weight));
   }
   return absl::OkStatus();
 }
 
 // After Report().
-client::TensorStatus StatusOf(const Reduction& reduction, const std::string& backend,
+client::TensorStatus StatusOf(const LocalTensor& tensor, const std::string& backend,
                               uint64_t nnz_result) {
-  const PlanReport report = reduction.aggregator->plan_report();
-  return {.name = reduction.spec.name,
+  const PlanReport report = tensor.aggregator->plan_report();
+  return {.name = tensor.spec.name,
           .backend = backend,
           .plan = report.plan,
           .plan_reason = report.reason,
-          .nnz_received = reduction.nnz_received,
+          .nnz_received = tensor.nnz_received,
           .nnz_result = nnz_result,
           .predicted_seconds = report.predicted_seconds,
           .measured_seconds = report.seconds};
@@ -109,25 +108,25 @@ absl::StatusOr<LocalReduction> ReduceLocally(const client::ReduceRequest& reques
                                              uint64_t bytes_max, Backend& backend) {
   // The other half is for the result and the memory of the plan.
   const bool at_once = bytes_max <= backend.info().memory_bytes / 2;
-  std::vector<Reduction> reductions;
+  std::vector<LocalTensor> tensors;
   for (uint64_t i = 0; i < request.num_updates; ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(const client::Update update, request.update(i));
     if (i == 0) {
-      SPARSEAGG_ASSIGN_OR_RETURN(reductions, BeginAll(request, update, at_once, backend));
+      SPARSEAGG_ASSIGN_OR_RETURN(tensors, BeginAll(request, update, at_once, backend));
     }
-    SPARSEAGG_RETURN_IF_ERROR(AttributeToUpdate(Add(update, reductions), update.update_id));
+    SPARSEAGG_RETURN_IF_ERROR(AttributeToUpdate(Add(update, tensors), update.update_id));
   }
   LocalReduction local;
-  local.entries.reserve(reductions.size());
-  local.rows.resize(reductions.size());
-  for (Reduction& reduction : reductions) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reduction.aggregator).Report());
+  local.entries.reserve(tensors.size());
+  local.rows.resize(tensors.size());
+  for (LocalTensor& tensor : tensors) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*tensor.aggregator).Report());
     const SparseTensor& result = local.entries.emplace_back(std::move(aggregate.tensor));
     const uint64_t* rows = result.indices.Array(local.rows[local.tensors.size()]).data();
     const CooView entries{result.layout, result.nnz(), rows, result.values.data()};
-    local.tensors.push_back({reduction.spec.name, ResultSpec(reduction.spec).dense_shape,
-                             reduction.spec.sparse_dim, entries});
-    local.status.push_back(StatusOf(reduction, backend.info().name, result.nnz()));
+    local.tensors.push_back(
+        {tensor.spec.name, ResultSpec(tensor.spec).dense_shape, tensor.spec.sparse_dim, entries});
+    local.status.push_back(StatusOf(tensor, backend.info().name, result.nnz()));
   }
   return local;
 }

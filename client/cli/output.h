@@ -20,7 +20,7 @@ nlohmann::json ToJson(const std::vector<client::TensorStatus>& tensors);
 // The name, type, shape and nnz of each tensor, without entries.
 nlohmann::json ToJson(const std::vector<client::TensorView>& tensors);
 
-// These end with a line end.
+// These texts end with a line end.
 std::string ToText(const client::RoundInfo& round);
 std::string ToText(const std::vector<client::RoundInfo>& rounds);  // a table
 std::string ToText(const client::ServerInfo& info);

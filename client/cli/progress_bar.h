@@ -10,7 +10,7 @@
 
 namespace sparseagg::cli {
 
-// The destructor erases the bar. For one thread.
+// The destructor erases the bar. One thread uses it.
 class ProgressBar {
  public:
   // `label` names what is transferred: "emb.npz".

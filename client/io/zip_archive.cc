@@ -25,7 +25,7 @@ std::string ErrorText(int code) {
 
 std::string Where(const std::string& member) { return absl::StrCat("member ", member); }
 
-// Whether the fields of a zip_stat_t that are used below are present and acceptable.
+// Returns whether the fields of a zip_stat_t that are used below are present and acceptable.
 absl::Status CheckMember(const std::string& path, const zip_stat_t& stat) {
   constexpr zip_uint64_t kNeeded =
       ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;

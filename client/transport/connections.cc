@@ -65,6 +65,21 @@ Connections::Lease Connections::ForUpload() {
   return {least->stub.get(), [this](Stub* stub) { Return(stub); }};
 }
 
+Connections::Lease Connections::ForWait() {
+  const std::lock_guard lock(mutex_);
+  Connection* chosen = &first_;
+  for (Connection& further : for_waits_) {
+    if (chosen->waits < kWaitsMax) break;
+    chosen = &further;
+  }
+  if (chosen->waits >= kWaitsMax) chosen = &for_waits_.emplace_back(connect_());
+  ++chosen->waits;
+  return {chosen->stub.get(), [this, chosen](Stub* /*stub*/) {
+            const std::lock_guard ending(mutex_);
+            --chosen->waits;
+          }};
+}
+
 void Connections::Return(const Stub* stub) {
   const std::lock_guard lock(mutex_);
   const auto of_stub = [stub](const Connection& c) { return c.stub.get() == stub; };

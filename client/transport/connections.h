@@ -47,12 +47,19 @@ class Connections {
   using Lease = std::unique_ptr<Stub, std::function<void(Stub*)>>;
   Lease ForUpload();
 
+  // The same for a call that waits for a round: the first connection, or a further one where
+  // kWaitsMax such calls use it. A server lets a connection have 256 calls at a time, and gRPC
+  // holds back more of them without an error: also the call that would end the round.
+  static constexpr size_t kWaitsMax = 100;
+  Lease ForWait();
+
  private:
   struct Connection {
     explicit Connection(std::shared_ptr<grpc::Channel> its_channel);
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<Stub> stub;
     size_t uploads = 0;
+    size_t waits = 0;
   };
 
   void Return(const Stub* stub);
@@ -60,7 +67,8 @@ class Connections {
   const Connect connect_;
   const size_t max_;
   std::mutex mutex_;
-  std::deque<Connection> connections_;  // a deque, so that elements keep their addresses
+  std::deque<Connection> connections_;  // deques, so that elements keep their addresses
+  std::deque<Connection> for_waits_;    // beside first_
   Connection& first_;
 };
 

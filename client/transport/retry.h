@@ -41,11 +41,11 @@ class RetryLoop {
   void MadeProgress();
   // The time limit of the next attempt, at least 1; 0: no limit.
   uint64_t attempt_ms() const;
-  // Whether an attempt has failed before.
+  // Returns whether an attempt has failed before.
   bool repeated() const { return repeated_; }
 
  private:
-  // Whether RetryPolicy allows another attempt after this failure and `delay_ms`.
+  // Returns whether RetryPolicy allows another attempt after this failure and `delay_ms`.
   bool Allows(const absl::Status& status, uint64_t delay_ms);
   // The time until the first limit; nullopt: there is none.
   std::optional<uint64_t> LeftMs(const absl::Status& status) const;

@@ -69,7 +69,7 @@ std::optional<int> NumberAfter(std::string_view message, std::string_view words)
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-// Whether a later request may get another answer than this HTTP status.
+// Returns whether a later request may get another answer than this HTTP status.
 bool IsTransient(int http_status) {
   return http_status >= 500 || http_status == 408 || http_status == 429;
 }

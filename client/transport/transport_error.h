@@ -17,7 +17,7 @@ namespace sparseagg::client {
 // reason.
 std::optional<absl::Status> TransportError(const grpc::Status& status, const Route& route);
 
-// Whether another attempt would fail in the same way until someone fixes the cause.
+// Returns whether another attempt would fail in the same way until someone fixes the cause.
 bool IsPermanent(const absl::Status& error);
 
 }  // namespace sparseagg::client

@@ -241,18 +241,18 @@ void DensePlan::FoldUnsorted(std::span<const Cursor> cursors) {
     if (MarkOccupied(s)) Clear(slices_[s].begin, slices_[s].end);
     const CellWindow window = CellsFrom(slices_[s].begin);
     if (width_ == 1) {
-      std::vector<EntryChunk> chunks;
-      partition.Read(s, chunks);
-      for (const auto& chunk : chunks) {
-        Scatter(kernels_, chunk, spec_.layout, window, side);
-        tally.Add(0, chunk.size);
+      std::vector<EntrySpan> spans;
+      partition.Read(s, spans);
+      for (const auto& span : spans) {
+        Scatter(kernels_, span, spec_.layout, window, side);
+        tally.Add(0, span.size);
       }
     } else {
-      std::vector<RefChunk> chunks;
-      partition.Read(s, chunks);
-      for (const auto& chunk : chunks) {
-        ScatterRefs(kernels_, chunk, spec_.layout, window, side);
-        tally.Add(0, chunk.size);
+      std::vector<RefSpan> spans;
+      partition.Read(s, spans);
+      for (const auto& span : spans) {
+        ScatterRefs(kernels_, span, spec_.layout, window, side);
+        tally.Add(0, span.size);
       }
     }
   });

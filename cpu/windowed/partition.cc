@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kPartEntries = uint64_t{1} << 16;  // about as many as a thread takes at a time
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kLine = 64;
-// A chunk of its own for each weight and window pays from this many entries on.
+// A span of its own for each weight and window pays from this many entries on.
 constexpr uint64_t kEntriesPerWeight = 16;
 
 // Returns the binary logarithm of the common size of all windows but the last one, if that is a
@@ -30,7 +30,7 @@ int EvenBits(std::span<const RowWindow> windows) {
 
 bool FitPacked(std::span<const RowWindow> windows) {
   return std::all_of(windows.begin(), windows.end(), [](const RowWindow& window) {
-    return window.end - window.begin <= EntryChunk::kPackedRows;
+    return window.end - window.begin <= EntrySpan::kPackedRows;
   });
 }
 
@@ -79,7 +79,7 @@ Partition::Partition(const TensorLayout& layout, size_t value_bytes,
       parallel_(parallel),
       index_(windows),
       num_windows_(windows.size()),
-      can_pack_(layout.row_width == 1 && value_bytes <= EntryChunk::kPackedBytes &&
+      can_pack_(layout.row_width == 1 && value_bytes <= EntrySpan::kPackedBytes &&
                 FitPacked(windows)) {}
 
 void Partition::Distribute(std::span<const Cursor> cursors,
@@ -107,14 +107,14 @@ void Partition::Distribute(std::span<const Cursor> cursors,
   const uint32_t threads = parallel_.threads();
   weight_each_ = entries < kEntriesPerWeight * weights * num_windows_;
   packed_ = can_pack_ && !weight_each_;
-  // Half a chunk of each window and thread stays unused: a quarter of all entries at most.
-  chunk_entries_ = static_cast<uint32_t>(
+  // Half a span of each window and thread stays unused: a quarter of all entries at most.
+  span_entries_ = static_cast<uint32_t>(
       std::clamp<uint64_t>(entries / (num_windows_ * threads * 4 + 1), 16, 2048) & ~uint64_t{15});
   writers_.resize(threads);
   std::atomic<size_t> next{0};
   parallel_.For(threads, [&](size_t t) {
     Writer& writer = writers_[t];
-    writer.chunks.resize(num_windows_);
+    writer.spans.resize(num_windows_);
     writer.tails.resize(num_windows_);
     std::vector<std::span<std::byte>> spare;
     for (size_t i = next.fetch_add(1); i < task_ends.size(); i = next.fetch_add(1)) {
@@ -123,14 +123,14 @@ void Partition::Distribute(std::span<const Cursor> cursors,
         WritePart(cursors[k], parts[p], writer);
         if (left[k].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
         const std::span<std::byte> memory = done(k);
-        if (memory.size() >= ChunkBytes()) spare.push_back(memory);
+        if (memory.size() >= SpanBytes()) spare.push_back(memory);
       }
       const std::lock_guard lock(mutex_);
       spare_.insert(spare_.end(), spare.begin(), spare.end());
       spare.clear();
     }
     for (size_t w = 0; w < num_windows_; ++w) {
-      if (!writer.chunks[w].empty()) writer.chunks[w].back().size -= writer.tails[w].left;
+      if (!writer.spans[w].empty()) writer.spans[w].back().size -= writer.tails[w].left;
     }
   });
 }
@@ -146,43 +146,43 @@ std::span<std::byte> Partition::NewSlab(size_t bytes_min) {
   return own_slabs_.back();
 }
 
-size_t Partition::RowsBytes() const { return RoundUp(chunk_entries_ * sizeof(uint64_t), kLine); }
+size_t Partition::RowsBytes() const { return RoundUp(span_entries_ * sizeof(uint64_t), kLine); }
 size_t Partition::ValuesBytes() const {
   if (packed_) return 0;
-  return RoundUp(chunk_entries_ * (layout_.row_width > 1 ? sizeof(RowRef) : value_bytes_), kLine);
+  return RoundUp(span_entries_ * (layout_.row_width > 1 ? sizeof(RowRef) : value_bytes_), kLine);
 }
 size_t Partition::WeightsBytes() const {
   const bool each = layout_.row_width == 1 && weight_each_;
-  return each ? RoundUp(chunk_entries_ * sizeof(float), kLine) : 0;
+  return each ? RoundUp(span_entries_ * sizeof(float), kLine) : 0;
 }
-size_t Partition::ChunkBytes() const { return RowsBytes() + ValuesBytes() + WeightsBytes(); }
+size_t Partition::SpanBytes() const { return RowsBytes() + ValuesBytes() + WeightsBytes(); }
 
-Partition::Tail& Partition::NewChunk(Writer& writer, uint32_t window, float weight) {
-  const size_t bytes = ChunkBytes();
+Partition::Tail& Partition::NewSpan(Writer& writer, uint32_t window, float weight) {
+  const size_t bytes = SpanBytes();
   if (writer.slab.size() < bytes) writer.slab = NewSlab(bytes);
   std::byte* at = writer.slab.data();
   writer.slab = writer.slab.subspan(bytes);
   std::byte* values = packed_ ? nullptr : at + RowsBytes();
   float* weights = WeightsBytes() == 0 ? nullptr : reinterpret_cast<float*>(values + ValuesBytes());
-  // When all entries are written, what is left of the last chunk is subtracted from its size.
+  // When all entries are written, what is left of the last span is subtracted from its size.
   auto* rows = reinterpret_cast<uint64_t*>(at);
-  writer.chunks[window].push_back({rows, values, weights, weight, chunk_entries_});
-  writer.tails[window] = {rows, values, weights, chunk_entries_, weight};
+  writer.spans[window].push_back({rows, values, weights, weight, span_entries_});
+  writer.tails[window] = {rows, values, weights, span_entries_, weight};
   return writer.tails[window];
 }
 
-// Continues in the same memory, as a chunk of its own.
+// Continues in the same memory, as a span of its own.
 Partition::Tail& Partition::NewWeight(Writer& writer, uint32_t window, float weight) {
   Tail& tail = writer.tails[window];
-  writer.chunks[window].back().size -= tail.left;
-  writer.chunks[window].push_back({tail.rows, tail.values, nullptr, weight, tail.left});
+  writer.spans[window].back().size -= tail.left;
+  writer.spans[window].push_back({tail.rows, tail.values, nullptr, weight, tail.left});
   tail.weight = weight;
   return tail;
 }
 
 inline Partition::Tail& Partition::TailOf(Writer& writer, uint32_t window, float weight) {
   Tail& tail = writer.tails[window];
-  if (tail.left == 0) return NewChunk(writer, window, weight);
+  if (tail.left == 0) return NewSpan(writer, window, weight);
   const bool same = IsSameWeight(tail.weight, weight);
   return same || weight_each_ || layout_.row_width > 1 ? tail : NewWeight(writer, window, weight);
 }
@@ -243,18 +243,18 @@ void Partition::WriteRefs(const Cursor& cursor, const Part& part, Writer& writer
   }
 }
 
-void Partition::Read(size_t w, std::vector<EntryChunk>& chunks) const {
-  chunks.clear();
+void Partition::Read(size_t w, std::vector<EntrySpan>& spans) const {
+  spans.clear();
   for (const Writer& writer : writers_) {
-    chunks.insert(chunks.end(), writer.chunks[w].begin(), writer.chunks[w].end());
+    spans.insert(spans.end(), writer.spans[w].begin(), writer.spans[w].end());
   }
 }
 
-void Partition::Read(size_t w, std::vector<RefChunk>& chunks) const {
-  chunks.clear();
+void Partition::Read(size_t w, std::vector<RefSpan>& spans) const {
+  spans.clear();
   for (const Writer& writer : writers_) {
-    for (const EntryChunk& chunk : writer.chunks[w]) {
-      chunks.push_back({chunk.rows, reinterpret_cast<const RowRef*>(chunk.values), chunk.size});
+    for (const EntrySpan& span : writer.spans[w]) {
+      spans.push_back({span.rows, reinterpret_cast<const RowRef*>(span.values), span.size});
     }
   }
 }
@@ -262,7 +262,7 @@ void Partition::Read(size_t w, std::vector<RefChunk>& chunks) const {
 uint64_t Partition::EntriesOf(size_t w) const {
   uint64_t entries = 0;
   for (const Writer& writer : writers_) {
-    for (const EntryChunk& chunk : writer.chunks[w]) entries += chunk.size;
+    for (const EntrySpan& span : writer.spans[w]) entries += span.size;
   }
   return entries;
 }

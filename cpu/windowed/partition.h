@@ -1,5 +1,5 @@
 // Distributes entries in any order over windows of rows: one pass that reads every entry once and
-// writes it into its window's chunks, so that each window can then be reduced in cache.
+// writes it into its window's spans, so that each window can then be reduced in cache.
 #ifndef SPARSEAGG_CPU_WINDOWED_PARTITION_H_
 #define SPARSEAGG_CPU_WINDOWED_PARTITION_H_
 
@@ -73,9 +73,9 @@ class Partition {
   void Distribute(std::span<const Cursor> cursors,
                   const std::function<std::span<std::byte>(size_t)>& done);
 
-  // Reads the chunks of window w: entries, or references for rows of several values.
-  void Read(size_t w, std::vector<EntryChunk>& chunks) const;
-  void Read(size_t w, std::vector<RefChunk>& chunks) const;
+  // Reads the spans of window w: entries, or references for rows of several values.
+  void Read(size_t w, std::vector<EntrySpan>& spans) const;
+  void Read(size_t w, std::vector<RefSpan>& spans) const;
   uint64_t EntriesOf(size_t w) const;
 
  private:
@@ -87,9 +87,9 @@ class Partition {
     uint32_t left = 0;
     float weight = 0.0f;
   };
-  // The output of one thread; chunks[w] and tails[w] are those of window w.
+  // The output of one thread; spans[w] and tails[w] are those of window w.
   struct Writer {
-    std::vector<std::vector<EntryChunk>> chunks;  // `values` of wide rows are references
+    std::vector<std::vector<EntrySpan>> spans;  // `values` of wide rows are references
     std::vector<Tail> tails;
     std::span<std::byte> slab;  // its unused rest
   };
@@ -99,14 +99,14 @@ class Partition {
     uint64_t end;
   };
 
-  // Bytes of the parts of a chunk: packed entries; or rows, then values or references, then
+  // Bytes of the parts of a span: packed entries; or rows, then values or references, then
   // weights.
   size_t RowsBytes() const;
   size_t ValuesBytes() const;
   size_t WeightsBytes() const;
-  size_t ChunkBytes() const;
+  size_t SpanBytes() const;
 
-  Tail& NewChunk(Writer& writer, uint32_t window, float weight);
+  Tail& NewSpan(Writer& writer, uint32_t window, float weight);
   Tail& NewWeight(Writer& writer, uint32_t window, float weight);
   Tail& TailOf(Writer& writer, uint32_t window, float weight);
   std::span<std::byte> NewSlab(size_t bytes_min);
@@ -124,8 +124,8 @@ class Partition {
   const size_t num_windows_;
   const bool can_pack_;       // rows and values fit packed words
   bool packed_ = false;       // entries are packed words
-  bool weight_each_ = false;  // otherwise a chunk ends where the weight changes
-  uint32_t chunk_entries_ = 0;
+  bool weight_each_ = false;  // otherwise a span ends where the weight changes
+  uint32_t span_entries_ = 0;
   std::vector<Writer> writers_;
   std::mutex mutex_;
   std::vector<std::span<std::byte>> spare_;  // returned by done()

@@ -32,23 +32,23 @@ size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout) {
   return kernels.value_bytes == 0 ? 0 : SizeOf(layout.value_type);
 }
 
-void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
+void Scatter(const CpuKernels& kernels, const EntrySpan& span, const TensorLayout& layout,
              const CellWindow& window, SideTable& side) {
-  chunk.ForEachCursor(window.begin, ValueBytes(kernels, layout), [&](Cursor& cursor) {
+  span.ForEachCursor(window.begin, ValueBytes(kernels, layout), [&](Cursor& cursor) {
     kernels.scatter({&cursor, 1}, kNoLimit, {}, window, side);
   });
 }
 
-void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
+void ScatterRefs(const CpuKernels& kernels, const RefSpan& span, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side) {
   const uint32_t width = layout.row_width;
   const size_t row_bytes = ValueBytes(kernels, layout) * width;
-  for (size_t i = 0; i < chunk.size; ++i) {
-    if (i + kRowsAhead < chunk.size) PrefetchRow(chunk.refs[i + kRowsAhead].values, row_bytes);
-    Cursor one{.row = chunk.rows + i,
-               .end = chunk.rows + i + 1,
-               .value = chunk.refs[i].values,
-               .weight = chunk.refs[i].weight};
+  for (size_t i = 0; i < span.size; ++i) {
+    if (i + kRowsAhead < span.size) PrefetchRow(span.refs[i + kRowsAhead].values, row_bytes);
+    Cursor one{.row = span.rows + i,
+               .end = span.rows + i + 1,
+               .value = span.refs[i].values,
+               .weight = span.refs[i].weight};
     kernels.scatter_rows(one, kNoLimit, width, {0, width}, nullptr, window, side);
   }
 }
@@ -153,55 +153,55 @@ bool RangeReducer::SweepSparse(const RowWindow& window, std::span<Cursor> cursor
   return true;
 }
 
-void RangeReducer::Gather(const RowWindow& window, std::span<const EntryChunk> chunks,
+void RangeReducer::Gather(const RowWindow& window, std::span<const EntrySpan> spans,
                           RunCursor& run) {
   if (!status_.ok()) return;
   StartWindow(window);
   if (window.dense) {
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
-    for (const EntryChunk& chunk : chunks) Scatter(kernels_, chunk, spec_.layout, cells, side_);
+    for (const EntrySpan& span : spans) Scatter(kernels_, span, spec_.layout, cells, side_);
     EmitDense(cells, window);
     return;
   }
   const auto run_end = std::lower_bound(run.row, run.end, window.end);
   size_t entries = static_cast<size_t>(run_end - run.row);
-  for (const EntryChunk& chunk : chunks) entries += chunk.size;
+  for (const EntrySpan& span : spans) entries += span.size;
   if (entries == 0) return;
   StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
                packed_);
   kernels_.pack_run(run, window.end, width_, packed_);
-  for (const EntryChunk& chunk : chunks) {
-    chunk.ForEachCursor(window.begin, ValueBytes(kernels_, spec_.layout), [&](Cursor& cursor) {
+  for (const EntrySpan& span : spans) {
+    span.ForEachCursor(window.begin, ValueBytes(kernels_, spec_.layout), [&](Cursor& cursor) {
       kernels_.pack(cursor, kNoLimit, width_, packed_, side_);
     });
   }
   EmitPacked();
 }
 
-void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks,
+void RangeReducer::GatherRefs(const RowWindow& window, std::span<const RefSpan> spans,
                               RunCursor& run) {
   if (!status_.ok()) return;
   StartWindow(window);
   if (window.dense) {
     const CellWindow cells = DenseWindow(window);
     kernels_.scatter_run(run, window.end, width_, cells, side_);
-    for (const RefChunk& chunk : chunks) ScatterRefs(kernels_, chunk, spec_.layout, cells, side_);
+    for (const RefSpan& span : spans) ScatterRefs(kernels_, span, spec_.layout, cells, side_);
     EmitDense(cells, window);
     return;
   }
   const auto run_end = std::lower_bound(run.row, run.end, window.end);
   size_t entries = static_cast<size_t>(run_end - run.row);
-  for (const RefChunk& chunk : chunks) entries += chunk.size;
+  for (const RefSpan& span : spans) entries += span.size;
   if (entries == 0) return;
   StartPacking(window.begin, window.end, entries, width_, kernels_.value_bytes, kernels_.row_bytes,
                packed_);
   kernels_.pack_run(run, window.end, width_, packed_);
-  for (const RefChunk& chunk : chunks) {
-    for (size_t i = 0; i < chunk.size; ++i) {
-      packed_.keys[packed_.size] = packed_.KeyOf(chunk.rows[i], packed_.size);
-      if (packed_.drop > 0) packed_.rows[packed_.size] = chunk.rows[i];
-      packed_.refs[packed_.size] = chunk.refs[i];
+  for (const RefSpan& span : spans) {
+    for (size_t i = 0; i < span.size; ++i) {
+      packed_.keys[packed_.size] = packed_.KeyOf(span.rows[i], packed_.size);
+      if (packed_.drop > 0) packed_.rows[packed_.size] = span.rows[i];
+      packed_.refs[packed_.size] = span.refs[i];
       ++packed_.size;
     }
   }

@@ -12,7 +12,7 @@
 #include "cpu/state/entries.h"
 #include "cpu/state/error_cells.h"
 #include "cpu/state/side_table.h"
-#include "cpu/windowed/entry_chunk.h"
+#include "cpu/windowed/entry_span.h"
 #include "cpu/windowed/non_temporal_writer.h"
 #include "cpu/windowed/speculation_backoff.h"
 #include "cpu/windowed/window_layout.h"
@@ -36,7 +36,7 @@ struct RangeOutput {
 };
 
 // References to rows of several values: refs[i] belongs to rows[i].
-struct RefChunk {
+struct RefSpan {
   const uint64_t* rows;
   const RowRef* refs;
   size_t size;
@@ -45,12 +45,12 @@ struct RefChunk {
 // Returns the bytes of a value that the kernels read; 0 if they read none.
 size_t ValueBytes(const CpuKernels& kernels, const TensorLayout& layout);
 
-// Adds the chunk's entries to the window's cells.
-void Scatter(const CpuKernels& kernels, const EntryChunk& chunk, const TensorLayout& layout,
+// Adds the span's entries to the window's cells.
+void Scatter(const CpuKernels& kernels, const EntrySpan& span, const TensorLayout& layout,
              const CellWindow& window, SideTable& side);
 
 // Adds the referenced entries to the window's cells.
-void ScatterRefs(const CpuKernels& kernels, const RefChunk& chunk, const TensorLayout& layout,
+void ScatterRefs(const CpuKernels& kernels, const RefSpan& span, const TensorLayout& layout,
                  const CellWindow& window, SideTable& side);
 
 class RangeReducer {
@@ -64,12 +64,12 @@ class RangeReducer {
   void Sweep(const RowWindow& window, std::span<Cursor> cursors, RunCursor& run,
              const Prefetch& prefetch);
 
-  // Reduces one window from chunks and the run. REQUIRES: all entries of the chunks lie in the
+  // Reduces one window from spans and the run. REQUIRES: all entries of the spans lie in the
   // window.
-  void Gather(const RowWindow& window, std::span<const EntryChunk> chunks, RunCursor& run);
+  void Gather(const RowWindow& window, std::span<const EntrySpan> spans, RunCursor& run);
 
   // The same for rows of several values.
-  void GatherRefs(const RowWindow& window, std::span<const RefChunk> chunks, RunCursor& run);
+  void GatherRefs(const RowWindow& window, std::span<const RefSpan> spans, RunCursor& run);
 
   // Emits the held rows of the caller's cells, which begin with the window's first row, and keeps
   // the cells.

@@ -245,26 +245,26 @@ class SparseReduction {
       }
     }
     ReserveOutput(before, [&](size_t r, const auto& mark) {
-      std::vector<RefChunk> chunks;
+      std::vector<RefSpan> spans;
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
-        partition.Read(w, chunks);
-        for (const RefChunk& chunk : chunks) mark(chunk.rows, chunk.size);
+        partition.Read(w, spans);
+        for (const RefSpan& span : spans) mark(span.rows, span.size);
       }
     });
     output_.ForEachRange(run_.side, [&](size_t r, RangeReducer& reducer) {
       RunCursor run = RunFrom(plan_.windows[FirstWindow(r)].begin);
       const uint64_t run_rows = run.size();
-      std::vector<EntryChunk> chunks;
-      std::vector<RefChunk> refs;
+      std::vector<EntrySpan> spans;
+      std::vector<RefSpan> refs;
       for (size_t w = FirstWindow(r); w < plan_.range_ends[r]; ++w) {
         if (wide) {
           partition.Read(w, refs);
           reducer.GatherRefs(plan_.windows[w], refs, run);
-          for (const RefChunk& chunk : refs) added_.Add(kEntries, chunk.size);
+          for (const RefSpan& span : refs) added_.Add(kEntries, span.size);
         } else {
-          partition.Read(w, chunks);
-          reducer.Gather(plan_.windows[w], chunks, run);
-          for (const EntryChunk& chunk : chunks) added_.Add(kEntries, chunk.size);
+          partition.Read(w, spans);
+          reducer.Gather(plan_.windows[w], spans, run);
+          for (const EntrySpan& span : spans) added_.Add(kEntries, span.size);
         }
       }
       added_.Add(kRunRows, run_rows - run.size());

@@ -1,4 +1,4 @@
-// What the reductions of one device share.
+// The objects that the reductions of one device share.
 #ifndef SPARSEAGG_CUDA_DEVICE_CONTEXT_H_
 #define SPARSEAGG_CUDA_DEVICE_CONTEXT_H_
 

@@ -35,7 +35,7 @@ class Gpu {
   Context& context() { return context_; }
   DeviceThread& thread() { return thread_; }
 
-  // Whether its thread waits for a device that does not answer. Then the device is lost.
+  // Returns whether the thread waits for a device that does not answer. Then the device is lost.
   bool Hangs();
   // OK or UNAVAILABLE (GPU_LOST).
   absl::Status health();

@@ -160,19 +160,19 @@ void AddBatch(Queue& queue, const SlotRule& rule, const BatchView& batch, DenseS
   });
 }
 
-void AddRun(Queue& queue, const SlotRule& rule, const Run& run, DenseState& state) {
+void AddRun(Queue& queue, const SlotRule& rule, const SlotRun& run, DenseState& state) {
   ForEach(queue, run.count(), rule.slots(),
           ScatterRun{run.rows.data(), run.slots.data(), ViewOf(rule, state)});
 }
 
-Run ListHeld(Queue& queue, const SlotRule& rule, const DenseState& state) {
+SlotRun ListHeld(Queue& queue, const SlotRule& rule, const DenseState& state) {
   const uint64_t blocks = (state.num_rows + kListRows - 1) / kListRows;
   DeviceArray<uint64_t> first(queue, blocks + 1);
   ListBlock list{ViewOf(rule, state), state.held.size(), first.data(), nullptr, nullptr, nullptr};
   ForEachBlock(queue, blocks, list);
   ExclusiveSum(queue, first.data(), blocks + 1);
   const uint64_t size = queue.Read(first.data() + blocks);
-  Run run{{queue, size}, {queue, size * rule.slots()}, size};
+  SlotRun run{{queue, size}, {queue, size * rule.slots()}, size};
   list.first = first.data();
   list.rows = run.rows.data();
   list.slots = run.slots.data();

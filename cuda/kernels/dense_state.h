@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -27,10 +27,10 @@ DenseState MakeDenseState(Queue& queue, const SlotRule& rule, uint64_t num_rows)
 void AddBatch(Queue& queue, const SlotRule& rule, const BatchView& batch, DenseState& state);
 
 // Adds a run. Does not wait.
-void AddRun(Queue& queue, const SlotRule& rule, const Run& run, DenseState& state);
+void AddRun(Queue& queue, const SlotRule& rule, const SlotRun& run, DenseState& state);
 
 // The rows held and their slots. Does not change the state. Synchronises the queue.
-Run ListHeld(Queue& queue, const SlotRule& rule, const DenseState& state);
+SlotRun ListHeld(Queue& queue, const SlotRule& rule, const DenseState& state);
 
 }  // namespace sparseagg::gpu
 

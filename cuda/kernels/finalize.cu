@@ -63,7 +63,7 @@ struct Gather {
 
 }  // namespace
 
-void FinalizeRun(Queue& queue, const Finalization& finalization, const Run& run,
+void FinalizeRun(Queue& queue, const Finalization& finalization, const SlotRun& run,
                  const ExceptRows& except, void* values, FinalizeOutcome* outcome) {
   AllOps::With(finalization.op, [&](auto op) {
     WithValueType(finalization.rule.type, [&](auto tag) {
@@ -79,7 +79,7 @@ void FinalizeRun(Queue& queue, const Finalization& finalization, const Run& run,
   });
 }
 
-void GatherSlots(Queue& queue, const SlotRule& rule, const Run& run, const uint64_t* rows,
+void GatherSlots(Queue& queue, const SlotRule& rule, const SlotRun& run, const uint64_t* rows,
                  uint64_t size, Int128* slots) {
   ForEach(queue, size * rule.slots(),
           Gather{rule.slots(), run.rows.data(), run.size, run.slots.data(), rows, slots});

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -30,11 +30,11 @@ struct Finalization {
 };
 
 // values [run.size, result_width] of the result's type, in device memory; not for `except`.
-void FinalizeRun(Queue& queue, const Finalization& finalization, const Run& run,
+void FinalizeRun(Queue& queue, const Finalization& finalization, const SlotRun& run,
                  const ExceptRows& except, void* values, FinalizeOutcome* outcome);
 
 // The slots of `rows` [size]: slots [size, slots()]. REQUIRES: the run has all of them.
-void GatherSlots(Queue& queue, const SlotRule& rule, const Run& run, const uint64_t* rows,
+void GatherSlots(Queue& queue, const SlotRule& rule, const SlotRun& run, const uint64_t* rows,
                  uint64_t size, Int128* slots);
 
 }  // namespace sparseagg::gpu

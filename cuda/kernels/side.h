@@ -8,7 +8,7 @@
 
 namespace sparseagg::gpu {
 
-// Where side entries go.
+// The memory into which kernels write side entries.
 struct SideList {
   DeviceArray<SideEntry> entries;
   DeviceArray<uint64_t> count;  // [1]: those beyond the size of `entries` are counted only

@@ -51,7 +51,7 @@ SPARSEAGG_HOST_DEVICE inline Int128 FixedProduct(V value, float weight, int32_t 
   }
 }
 
-// What one update adds to the row slot of a row that it holds; 0 when the window does not hold it.
+// Returns what an update adds to the row slot of a row that it holds; 0 if it is out of the window.
 SPARSEAGG_HOST_DEVICE inline Int128 RowAddend(const SlotRule& rule, float weight) {
   if (rule.row == RowSlot::kNone) return 0;
   if (rule.row == RowSlot::kOne) return 1;
@@ -106,12 +106,12 @@ struct SortedBatch {
   SortedEntries sorted;
   const Int128* long_sums = nullptr;  // LongSums::keys
 
-  // Whether position p is the first that its update has in its row.
+  // Returns whether position p is the first that its update has in its row.
   SPARSEAGG_HOST_DEVICE bool IsFirstOfUpdate(uint64_t p, const UpdateRef& update) const {
     return p == 0 || sorted.Row(p - 1) != sorted.Row(p) || sorted.Entry(p - 1) < update.first;
   }
 
-  // What position p adds to slot c of its row.
+  // Returns what position p adds to slot c of its row.
   SPARSEAGG_DEVICE Int128 Slot(uint64_t p, uint32_t c) const {
     const uint64_t e = sorted.Entry(p);
     const UpdateRef& update = batch.updates[SourceOf(batch, e)];

@@ -121,7 +121,7 @@ class PinnedStaging::Pool : public std::enable_shared_from_this<Pool> {
     return nullptr;
   }
 
-  // Counts so many bytes as locked if the budget has them, once the free regions moved to
+  // Counts `bytes` as locked if the budget has them, once the free regions moved to
   // `unlocked` are gone.
   bool Reserve(size_t bytes, std::vector<std::unique_ptr<Region>>& unlocked) {
     while (locked_bytes_ + bytes > budget_bytes_ && !free_.empty()) {

@@ -37,12 +37,12 @@ class PinnedStaging {
   Block AllocateLocked(size_t bytes);
   // Locks pages for a block of `bytes` bytes, if they can be locked.
   void Lock(size_t bytes);
-  // What the owner of a block does at its end.
+  // Releases a block. Its owner calls this at its end.
   static void FreeBlock(void* block);
 
   uint64_t locked_bytes() const;
 
-  // Whether `memory` lies in one of its blocks, whoever owns that: a back end in front of this one
+  // Returns whether `memory` lies in a block, of any owner: a back end in front of this one
   // lends its updates. Thread-safe.
   bool IsPinned(const void* memory) const;
 

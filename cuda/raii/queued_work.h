@@ -1,4 +1,4 @@
-// What has been queued on a stream since the last wait that ended well. The device reports an error
+// The work that is queued on a stream since its last successful wait. The device reports an error
 // of a kernel at a later call, so the error of that call names the kernels that may have made it.
 #ifndef SPARSEAGG_CUDA_RAII_QUEUED_WORK_H_
 #define SPARSEAGG_CUDA_RAII_QUEUED_WORK_H_

@@ -50,7 +50,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  // What is queued from now on runs after `event`. Does not block.
+  // Work that is queued from now on runs after `event`. Does not block.
   void WaitFor(const Event& event) const {
     CheckCuda(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
   }

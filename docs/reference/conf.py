@@ -115,7 +115,7 @@ def _docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: 
 
 
 def _items_of_twin(name: str, parameters: list[str]) -> dict[str, str]:
-    """What the blocking client says of the parameters that both have."""
+    """Returns the blocking client's text about the parameters that both clients have."""
     twin = sys.modules["sparseagg"]
     for part in name.split(".")[2:]:
         twin = getattr(twin, part)

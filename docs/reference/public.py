@@ -32,7 +32,7 @@ class Name:
 
     @property
     def full(self) -> str:
-        """For example "sparseagg.aio.Client"."""
+        """Returns a name such as "sparseagg.aio.Client"."""
         return f"{self.module}.{self.name}"
 
     def members(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -59,7 +59,7 @@ def public_names() -> list[Name]:
 
 
 def package_folder() -> Path:
-    """Where the package is installed."""
+    """Returns the folder in which the package is installed."""
     spec = importlib.util.find_spec(PACKAGE)
     assert spec is not None and spec.origin is not None, "the package is not installed"
     return Path(spec.origin).parent

@@ -26,7 +26,7 @@ ROUND_SECONDS_MAX = 3600
 
 
 class Task:
-    """What is trained. Tables named in `tables` are sparse: a contributor needs and changes only some of their rows."""
+    """The model to train. Tables named in `tables` are sparse: a contributor needs and changes only some of their rows."""
 
     tables: Sequence[str] = ()
 
@@ -35,7 +35,7 @@ class Task:
         raise NotImplementedError
 
     def contributors_of(self, number: int) -> Sequence[Any]:
-        """Who takes part in round `number`; the same in both trainings."""
+        """Returns the contributors of round `number`, the same in both trainings."""
         raise NotImplementedError
 
     def rows_needed(self, contributor: Any) -> Mapping[str, np.ndarray]:
@@ -56,7 +56,7 @@ class Task:
 
 @dataclass
 class Report:
-    """What one training took. Bytes are those of the contributors' tensors, before their encoding; seconds those of transfer
+    """The cost of one training. Bytes are of the contributors' tensors, before their encoding; seconds are of transfer
     and aggregation, without local training; memory is the growth of the server's process and of the aggregation here."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What happens at a contributor. Each runs in a worker process with a connection of its own, as it would elsewhere.
+"""The side of a contributor. Each runs in a worker process with a connection of its own, as it would elsewhere.
 
 A contributor gets the global model (here: files that it maps into memory; it reads only the rows of its words), trains
 on its own document, and sends the rows it changed. Its text never leaves it.
@@ -38,7 +38,7 @@ class TrainingTask:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a contributor reports about its update."""
+    """A contributor's report about its update."""
 
     contributor: str
     nnz: int

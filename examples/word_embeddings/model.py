@@ -48,7 +48,7 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Returns the number of targets."""
         return len(self.targets)
 
 

@@ -54,7 +54,7 @@ class Run:
 
     @property
     def loss(self) -> float:
-        """At the end."""
+        """Returns the loss at the end."""
         return self.rows[-1].held_out_loss
 
     @property

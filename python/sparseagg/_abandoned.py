@@ -34,7 +34,8 @@ def with_deadline(
 
 
 def round_id_of_this_process(adapter: str) -> str | None:
-    """A new name that says who holds the round; None where the system does not tell when a process was started."""
+    """Returns a new name that says who holds the round; None where the system does not tell when a process was
+    started."""
     place, start = _place(), _start_of(os.getpid())
     if place is None or start is None:
         return None
@@ -44,7 +45,7 @@ def round_id_of_this_process(adapter: str) -> str | None:
 def erase_abandoned(client: Client, adapter: str) -> None:
     """Erases the rounds of processes of this adapter, of the same user on this machine, that are gone.
 
-    Raises nothing: whoever opens a round next meets the same error, where it is one for him.
+    Raises nothing: the next caller that opens a round gets the same error if it concerns that caller.
     """
     place = _place()
     if place is None:

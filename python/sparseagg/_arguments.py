@@ -57,7 +57,7 @@ class refusing:
 
 
 def words_of(bad: Exception) -> str:
-    """The message of `bad` on one line, which its own class may fail to give."""
+    """Returns the message of `bad` on one line, which its own class may fail to give."""
     kind = type(bad).__name__
     try:
         first, *more = str(bad).strip().splitlines() or [""]
@@ -70,7 +70,7 @@ def words_of(bad: Exception) -> str:
 def text(
     what: str, value: Any, kind: type[InvalidArgumentError] = InvalidArgumentError, reason: str = ""
 ) -> str:
-    """`value`, which has to be a string that UTF-8 can carry."""
+    """Returns `value`, which has to be a string that UTF-8 can carry."""
     if not isinstance(value, str):
         raise kind(f"{what} is {value!r}, not a string", reason=reason)
     if not value.isascii():
@@ -80,7 +80,7 @@ def text(
 
 
 def whole(what: str, value: Any, low: int, high: int) -> int:
-    """`value`, which has to be a whole number of [low, high]."""
+    """Returns `value`, which has to be a whole number of [low, high]."""
     with refusing(what):
         number = operator.index(value)
     if not low <= number <= high:
@@ -89,7 +89,7 @@ def whole(what: str, value: Any, low: int, high: int) -> int:
 
 
 def shape(value: Iterable[Any]) -> tuple[int, ...]:
-    """`value` as the dimensions of a tensor, below 2^63. To be called with `refusing`."""
+    """Returns `value` as the dimensions of a tensor, below 2^63. To be called with `refusing`."""
     dimensions = tuple(operator.index(dimension) for dimension in value)
     for dimension in dimensions:
         if abs(dimension) > _INT64_MAX:
@@ -107,20 +107,20 @@ def unmasked(what: str, value: Any, kind: type[InvalidArgumentError], reason: st
 
 
 def items(what: str, value: Iterable[Any]) -> Iterator[Any]:
-    """An iterator over `value`. What that raises later is the caller's own."""
+    """Returns an iterator over `value`. Exceptions that the iterator raises later are the caller's own."""
     with refusing(what):
         return iter(value)
 
 
 def one_of_each(what: str, value: Iterable[Any]) -> Iterator[Any]:
-    """An iterator over a number for each update; a mapping would give its keys and a string its letters."""
+    """Returns an iterator over a number for each update; a mapping would give its keys and a string its letters."""
     if isinstance(value, (str, bytes, Mapping)):
         raise InvalidArgumentError(f"{what} is a {type(value).__name__}; give a list of numbers")
     return items(what, value)
 
 
 def list_of_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
-    """`value` as names of tensors. One string is refused, whose letters would be the names."""
+    """Returns `value` as names of tensors. One string is refused, whose letters would be the names."""
     if isinstance(value, str):
         raise InvalidArgumentError(f'{what} is "{value}"; give a list of names: ["{value}"]')
     if isinstance(value, (bytes, Mapping)):
@@ -129,7 +129,7 @@ def list_of_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
 
 
 def seconds(what: str, value: Any) -> float:
-    """`value` as a time limit; infinite from where on no clock of the system can count (some 292 years)."""
+    """Returns `value` as a time limit; infinite from where on no clock of the system can count (some 292 years)."""
     if isinstance(value, (str, bytes)):
         raise InvalidArgumentError(f"{what} is {value!r}, not a number of seconds")
     with refusing(what):
@@ -140,13 +140,13 @@ def seconds(what: str, value: Any) -> float:
 
 
 def finite(limit: float | None) -> float | None:
-    """A time limit as those want it who wait: None where there is none."""
+    """Returns a time limit as those want it who wait: None where there is none."""
     return None if limit is None or math.isinf(limit) else limit
 
 
 def weight(value: Any) -> float:
-    """`value` as a weight. Weights travel as f32; one that would become 0 or infinite there would not count as what it
-    is. NaN, infinity and negative ones are refused by the server."""
+    """Returns `value` as a weight. Weights travel as f32; one that would become 0 or infinite there would not count as
+    what it is. NaN, infinity and negative ones are refused by the server."""
     if isinstance(value, (str, bytes)):
         raise InvalidUpdateError(f"the weight is {value!r}, not a number", reason="INVALID_WEIGHT")
     with refusing("the weight", InvalidUpdateError, "INVALID_WEIGHT"):
@@ -189,7 +189,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def mapping(what: str, value: Any) -> Mapping[Any, Any]:
-    """`value`, which has to be one."""
+    """Returns `value`, which has to be a mapping."""
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(f"{what} is a {type(value).__name__}, not a mapping from names")
     return value

@@ -103,7 +103,7 @@ class RoundBase:
         self._birth = self._birth or Birth(durability, epoch)
 
     def _time_limit(self, timeout: SupportsFloat | None) -> float:
-        """The seconds of a call; of the client where there are none."""
+        """Returns the seconds of a call; of the client where there are none."""
         if timeout is None:
             return float(self._transport.timeout)
         return _arguments.seconds("timeout", timeout)
@@ -124,7 +124,8 @@ class RoundBase:
                 raise outcome
 
     def _may_be_lost(self, error: SparseAggError) -> bool:
-        """True for a round that was there before: asked for its epoch, the server may tell why it no longer is."""
+        """Returns True for a round that was there before: asked for its epoch, the server may tell why it no longer
+        is."""
         return error.reason == "ROUND_NOT_FOUND" and self._birth is not None
 
     def _why_lost(self, error: SparseAggError, server: Any) -> SparseAggError:

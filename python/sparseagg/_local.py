@@ -1,4 +1,4 @@
-"""Reductions in this process: updates go from the caller's arrays straight to the native library (`_native`)."""
+"""Reductions in this process: the native library (`_native`) reads updates from the caller's arrays."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from sparseagg import _native
     from sparseagg.tensors import Array
 
-# The `target` of sums that are to be made in this process, whatever the environment says.
+# The `target` that asks for a sum in this process, whatever the environment says.
 IN_PROCESS = "in-process"
-# A list of updates of up to this number of bytes is reduced at once, which is fastest; more, or a generator, in batches.
+# A list of updates with at most this number of bytes is reduced at once, which is fastest. A larger list or a generator
+# is reduced in batches.
 _AT_ONCE_BYTES_MAX = 512 << 20
 _INDEX_BYTES = 8  # of an entry in the library's memory
 _NO_INDICES: Array = np.empty(0, "<i8")
@@ -51,7 +52,7 @@ def _native_module() -> ModuleType | ImportError:
 
 
 def is_possible() -> bool:
-    """True where the package has its native library."""
+    """Returns whether the package has its native library."""
     return isinstance(_native_module(), ModuleType)
 
 
@@ -73,15 +74,15 @@ def _required_module() -> ModuleType:
 
 
 def is_wanted(target: str | None) -> bool:
-    """True where nobody names a server, neither the caller nor the environment, and the library is here; and where the
-    caller names this process."""
+    """Returns whether to reduce in this process: if `target` says so, or if the library is there and neither `target`
+    nor the environment names a server."""
     if target is None:
         return not os.environ.get("SPARSEAGG_SERVER") and is_possible()
     return target == IN_PROCESS
 
 
 def why_a_server_is_needed(target: str | None) -> str:
-    """What to tell who named no server and wants none, but has no library; otherwise empty."""
+    """Says why a call without a target needs a server: the package has no native library. Empty if it needs none."""
     absent = _native_module()
     if target is not None or os.environ.get("SPARSEAGG_SERVER") or isinstance(absent, ModuleType):
         return ""
@@ -89,7 +90,7 @@ def why_a_server_is_needed(target: str | None) -> str:
 
 
 def at_once(updates: Iterable[Any]) -> bool:
-    """True for a list of updates that are read and small enough to be reduced as a whole."""
+    """Returns whether `updates` is a list of updates that have been read and are small enough to be reduced at once."""
     if not isinstance(updates, list):
         return False
     staged = 0
@@ -115,7 +116,7 @@ class LocalReduction:
         self._reduction: _native.Reduction = native.Reduction(specs, at_once=at_once)
 
     def add(self, update: ReadUpdate) -> None:
-        """Adds it; its arrays are not needed afterwards."""
+        """Adds one update, whose arrays are not needed afterwards."""
         name = update.update_id
         with _arguments.refusing(f"update {name}", InvalidUpdateError):
             weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
@@ -123,7 +124,7 @@ class LocalReduction:
         self._reduction.add(name, weight, parts)
 
     def snapshot(self) -> _native.Snapshot:
-        """The state so far."""
+        """Returns the state so far."""
         return self._reduction.snapshot()
 
     def merge(self, snapshot: _native.Snapshot) -> None:
@@ -131,8 +132,8 @@ class LocalReduction:
         self._reduction.merge(snapshot)
 
     def result(self, layout: str) -> Result:
-        """The result, which ends the reduction."""
-        layout_number(layout)  # refuses another one
+        """Ends the reduction and returns its result."""
+        layout_number(layout)  # raises for an unknown layout
         result = self._reduction.report()
         tensors = {
             name: _result_tensor(result.tensor(number), layout)
@@ -157,8 +158,8 @@ class LocalReduction:
 
 
 def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: str) -> EncodedTensor:
-    """The arrays as they are, where no other encoding is asked for. One that rounds values gives those that it gives on
-    the wire."""
+    """Returns the arrays unchanged unless another encoding is requested. An encoding that rounds values rounds them as
+    it does on the wire."""
     if options.encoding not in ("auto", RAW) or options.values_of(name) not in ("auto", "raw"):
         return encode_tensor(name, tensor, options, rounding_seed("", update_id, name))
     if isinstance(tensor, SparseTensor):

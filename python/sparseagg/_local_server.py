@@ -1,9 +1,9 @@
-"""A server of this process alone: the program `sparseagg` as a child, on a Unix socket, for `Client.local`.
+"""Runs a server for this process alone: the program `sparseagg` as a child, on a Unix socket, for `Client.local`.
 
-The child reads from a pipe that only this process can write to, and stops in good order when the pipe ends
-(`sparseagg serve --stop-at-eof`). The system ends the pipe with this process, however that ended. A signal at the parent's
-death (PR_SET_PDEATHSIG) would not do: it comes when the thread ends that started the child. A fork copies the pipe, so
-forked children of this process close their copy.
+The child reads from a pipe that only this process can write to, and drains and stops when the pipe is closed
+(`sparseagg serve --stop-at-eof`). The system closes the pipe when this process ends, in whatever way. A signal at the
+parent's death (PR_SET_PDEATHSIG) would be wrong: it comes when the thread ends that started the child. A fork copies
+the pipe, so forked children of this process close their copy.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _STOP_SECONDS = 10.0
 _SETTINGS = {
     "admin-listen": "none",
     "log-level": "warning",
-    "drain-delay-ms": 0,  # nobody else is to notice that it stops
+    "drain-delay-ms": 0,  # no load balancer has to notice the stop
     "drain-timeout-ms": 5000,
-    "self-probe-interval-ms": 0,  # for servers that a supervisor starts again
+    "self-probe-interval-ms": 0,  # no supervisor would start the server again
 }
 _OWN_SETTINGS = ("listen", "stop-at-eof", "data-dir", "config")
 _SOCKET_PATH_BYTES_MAX = 107  # of sockaddr_un, with a zero behind it
 _LOG_BYTES_SHOWN = 2000
 _LOG_LINES_SHOWN = 3
 
-# The ends of pipes that are open here. The lock is held over a fork, so that a child knows all of them. A thread may
-# take it again: the garbage collector can stop a server at any time.
+# The pipe ends that are open in this process. The lock is held during a fork, so that a child knows all of them. It is
+# reentrant, because the garbage collector can stop a server at any time.
 _pipes: set[int] = set()
 _pipes_lock = threading.RLock()
 
@@ -63,15 +63,15 @@ if hasattr(os, "register_at_fork"):
 
 
 class LocalServer:
-    """The child. Thread-safe; in a forked child of this process it does nothing.
+    """The child process. Thread-safe. In a forked child of this process it does nothing.
 
-    target: its address, for a client.
+    target: the server's address, for a client.
     """
 
     def __init__(
         self, data_dir: str | os.PathLike[str] | None, settings: Mapping[str, object] | None
     ) -> None:
-        """Starts it; it does not serve yet. The parameters are those of `Client.local`."""
+        """Starts the server, which does not serve yet. The parameters are those of `Client.local`."""
         _forks.check_new()
         program = _program.find()
         options = _options(data_dir, settings)
@@ -79,7 +79,7 @@ class LocalServer:
         self._stopping = threading.RLock()
         self._socket = _new_socket_path()
         self.target = f"unix:{self._socket}"
-        # It has no name, so nothing of it is left behind.
+        # The file has no name, so nothing of it is left behind.
         self._log = tempfile.TemporaryFile(prefix="sparseagg-")
         with _pipes_lock:
             its_end, self._pipe = os.pipe()
@@ -90,9 +90,9 @@ class LocalServer:
                 stdin=its_end,
                 stdout=self._log,
                 stderr=self._log,
-                # Settings of another server, which may be meant for everybody.
+                # The environment's settings may be meant for another server.
                 env={k: v for k, v in os.environ.items() if not k.startswith("SPARSEAGG_")},
-                start_new_session=True,  # Ctrl-C is for this process
+                start_new_session=True,  # Ctrl-C interrupts this process only
             )
         except OSError as bad:
             _close(self._pipe)
@@ -101,7 +101,8 @@ class LocalServer:
             os.close(its_end)
 
     def wait_until_it_serves(self, timeout: SupportsFloat) -> None:
-        """Raises SparseAggError (LOCAL_SERVER_FAILED) with what its log says, where it ends or `timeout` seconds are over."""
+        """Raises SparseAggError (LOCAL_SERVER_FAILED), with the end of the log, if the server ends or does not serve
+        within `timeout` seconds."""
         limit = _arguments.finite(_arguments.seconds("start_timeout", timeout))
         deadline = None if limit is None else time.monotonic() + limit
         while not self._accepts():
@@ -117,7 +118,7 @@ class LocalServer:
                 )
 
     def explain(self, error: SparseAggError) -> SparseAggError:
-        """`error` of a call, or that the server is no more, where that is the reason."""
+        """Returns the `error` of a call, or another one that says that the server has ended, if that is the cause."""
         if not isinstance(error, UnavailableError):
             return error
         code = self._process.poll()
@@ -129,15 +130,15 @@ class LocalServer:
         )
 
     def stop(self) -> None:
-        """Stops it, and returns when it has ended; at most after 10 s. Does nothing the second time."""
+        """Stops the server, and returns when it has ended, after at most 10 s. Does nothing the second time."""
         if self._made_in != _forks.generation():
-            return  # it is the parent's
+            return  # the server belongs to the parent
         with self._stopping:
             _close(self._pipe)
             if self._ended_within(_STOP_SECONDS) is None:
                 self._process.kill()
                 self._process.wait()
-            # It has removed the socket itself unless it was killed.
+            # The server has removed the socket itself unless it was killed.
             Path(self._socket).unlink(missing_ok=True)
 
     def _accepts(self) -> bool:
@@ -149,14 +150,14 @@ class LocalServer:
         return True
 
     def _ended_within(self, seconds: float) -> int | None:
-        """The exit code, or None where it still runs."""
+        """Returns the exit code, or None if the server still runs."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def _last_words(self) -> str:
-        """The end of its log on one line, for a message."""
+        """Returns the end of the server's log on one line, for a message."""
         size = os.fstat(self._log.fileno()).st_size
         begin = max(0, size - _LOG_BYTES_SHOWN)
         text = os.pread(self._log.fileno(), _LOG_BYTES_SHOWN, begin).decode(errors="replace")
@@ -167,7 +168,7 @@ class LocalServer:
 def _options(
     data_dir: str | os.PathLike[str] | None, settings: Mapping[str, object] | None
 ) -> list[str]:
-    """The flags of `sparseagg serve`."""
+    """Returns the flags of `sparseagg serve`."""
     by_name: dict[str, object] = dict(_SETTINGS)
     for name, value in _arguments.mapping("settings", settings or {}).items():
         name = _arguments.text("a name of settings", name).replace("_", "-")
@@ -185,7 +186,7 @@ def _text_of(value: Any) -> str:
 
 
 def _new_socket_path() -> str:
-    """A path for one socket, in a folder of this user alone: who may connect may do everything."""
+    """Returns a path for a socket in a folder of this user alone, because a caller that can connect may do everything."""
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     bases = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
     problems = []
@@ -202,7 +203,7 @@ def _new_socket_path() -> str:
 
 
 def _why_not_private(folder: Path) -> str:
-    """Makes the folder where it is not there; what is wrong with it, or nothing."""
+    """Makes the folder if it does not exist. Returns why the folder is not private, or ""."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -214,7 +215,7 @@ def _why_not_private(folder: Path) -> str:
 
 
 def _close(pipe: int) -> None:
-    """Ends the pipe, once."""
+    """Closes the pipe, once."""
     with _pipes_lock:
         if pipe in _pipes:
             _pipes.remove(pipe)

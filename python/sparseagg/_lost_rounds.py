@@ -10,14 +10,15 @@ from sparseagg.records import StoreEpoch
 
 @dataclass(frozen=True)
 class Birth:
-    """What a handle knows of where its round lives."""
+    """The durability of a handle's round, and the store's epoch at its creation."""
 
     durability: str
     epoch: StoreEpoch
 
 
 def why_not_found(error: NotFoundError, birth: Birth, now: StoreEpoch) -> NotFoundError:
-    """The error for a round that was there in `birth.epoch`: a better one, where the server's life explains it."""
+    """Returns the error for a round that was there in `birth.epoch`: a better one, where the server's life explains
+    it."""
     then = birth.epoch
     if now == then or not now.epoch or not then.epoch:
         return error

@@ -1,4 +1,4 @@
-"""What the adapters do alike about means."""
+"""Means, as all adapters compute them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sparseagg.records import Manifest
 
 
 def averageable(value: Any) -> Any:
-    """`value` as a mean is taken of it: whole numbers, of numpy or of torch, in float64, which is what the frameworks do."""
+    """Returns `value` as a mean is taken of it: whole numbers, of numpy or of torch, in float64, which is what the
+    frameworks do."""
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
         return value.astype(np.float64)
@@ -31,6 +32,6 @@ def check_weight(manifest: Manifest) -> None:
 
 
 def is_of_torch(value: Any) -> bool:
-    """True for a tensor of torch, which is not imported for that."""
-    torch = sys.modules.get("torch")  # whoever has one of its tensors has imported it
+    """Returns True for a tensor of torch, which is not imported for that."""
+    torch = sys.modules.get("torch")  # a caller with one of its tensors has imported it
     return torch is not None and isinstance(value, torch.Tensor)

@@ -1,8 +1,8 @@
-"""The native library: the core and the CPU back end in this process (python/native/native.h), through ctypes, whose calls
-release the GIL.
+"""Calls the native library, which has the core and the CPU back end (python/native/native.h), through ctypes, whose
+calls release the GIL.
 
-Importing this module raises ImportError where the package came without the library, as a pure wheel does, or with that of
-another version.
+Importing this module raises ImportError if the package has no library (a pure wheel has none) or that of another
+version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Bytes(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
 
     def text(self) -> str:
-        """As UTF-8; what is none of it is shown as such."""
+        """Decodes UTF-8; other bytes become backslash escapes."""
         if not self.size:
             return ""
         return ctypes.string_at(self.data, self.size).decode(errors="backslashreplace")
@@ -96,7 +96,7 @@ class _ResultTensor(ctypes.Structure):
 
 
 class Manifest(ctypes.Structure):
-    """What a result was computed from; `publish_time` in seconds since 1970."""
+    """The manifest of a result; `publish_time` is in seconds since 1970."""
 
     _fields_ = (
         ("contributors", ctypes.c_uint64),
@@ -109,7 +109,7 @@ class Manifest(ctypes.Structure):
 _Handle = ctypes.c_void_p
 _ErrorPointer = ctypes.POINTER(_Error)
 _OUT = ctypes.POINTER(_Handle)
-# Name: type of the result, types of the arguments.
+# The type of the result and the types of the arguments, by name.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "version": (ctypes.c_char_p,),
     "error_free": (None, _ErrorPointer),
@@ -146,7 +146,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def _load() -> Any:
-    """The functions by name."""
+    """Returns the functions by name."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError as bad:
@@ -166,8 +166,8 @@ _library = _load()
 
 
 class _Core:
-    """The back end of this process, made when it is first needed. A forked child makes one of its own: with one thread
-    where its parent had one with many, which are not there."""
+    """The back end of this process, made when it is first needed. A forked child makes its own. If the parent had made
+    one, the child's has one thread, because the parent's threads do not exist in the child."""
 
     def __init__(self) -> None:
         self._begin(threads=0)  # one for each processor
@@ -182,7 +182,7 @@ class _Core:
         self._begin(1 if self._handle else self._threads)
 
     def handle(self) -> Any:
-        """It lives as long as the process."""
+        """Returns the back end, which lives as long as the process."""
         with self._lock:
             if not self._handle:
                 handle = _Handle()
@@ -196,7 +196,7 @@ _core = _Core()
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of an update as it is handed over: two arrays in C order, and how they are to be read."""
+    """One tensor of an update as the library takes it: two arrays in C order, and their encoding."""
 
     name: str
     dense_shape: Sequence[int]
@@ -210,7 +210,7 @@ class Part:
 
 
 class _Owned:
-    """An object of the library, freed with this one."""
+    """Owns an object of the library, and frees it."""
 
     def __init__(self, free: Any) -> None:
         self.handle = _Handle()
@@ -243,19 +243,19 @@ def read_snapshot(data: bytes) -> Snapshot:
 
 
 class Result(_Owned):
-    """What `Reduction.report` gives. Its arrays are views of its memory, which lives as long as one of them."""
+    """The result of `Reduction.report`. Its arrays are views of its memory, which lives as long as any of them."""
 
     def __init__(self) -> None:
         super().__init__(_library.result_free)
 
     def manifest(self) -> Manifest:
-        """What it was computed from."""
+        """Returns the manifest."""
         manifest = Manifest()
         _library.result_manifest(self.handle, ctypes.byref(manifest))
         return manifest
 
     def tensor(self, number: int) -> ResultTensor:
-        """The one at this place of the specification."""
+        """Returns the result of tensor `number` of the specification."""
         found = _ResultTensor()
         _library.result_tensor(self.handle, number, ctypes.byref(found))
         return ResultTensor(self, number, found)
@@ -272,7 +272,7 @@ class ResultTensor:
         self.nnz = int(found.nnz)
 
     def indices(self) -> Array:
-        """int64 `[nnz, sparse_dim]`."""
+        """Returns int64 `[nnz, sparse_dim]`."""
         shape = (self.nnz, self.sparse_dim)
         if self._found.indices:
             return np.asarray(_View(self._result, self._found.indices, shape, "<i8"))
@@ -281,7 +281,7 @@ class ResultTensor:
         return indices
 
     def values(self) -> Array:
-        """`[nnz, *dense_shape[sparse_dim:]]`."""
+        """Returns `[nnz, *dense_shape[sparse_dim:]]`."""
         shape = (self.nnz, *self.dense_shape[self.sparse_dim :])
         dtype = VALUE_DTYPES[self.value_type]
         if not self._found.values_bytes:
@@ -289,7 +289,7 @@ class ResultTensor:
         return np.asarray(_View(self._result, self._found.values, shape, dtype.str))
 
     def dense(self) -> Array:
-        """`[*dense_shape]`, zeros where the result has no entry."""
+        """Returns `[*dense_shape]`, with zeros where the result has no entry."""
         dtype = VALUE_DTYPES[self.value_type]
         if self._found.values_bytes == dtype.itemsize * math.prod(self.dense_shape):
             return self.values().reshape(self.dense_shape)
@@ -299,7 +299,7 @@ class ResultTensor:
 
 
 class Reduction(_Owned):
-    """A stateless reduction. Thread-safe: several threads may add to it at a time."""
+    """A stateless reduction. Thread-safe: several threads may add to it at the same time."""
 
     def __init__(self, specs: Sequence[TensorSpec], *, at_once: bool) -> None:
         super().__init__(_library.reduction_free)
@@ -320,7 +320,7 @@ class Reduction(_Owned):
         )
 
     def add(self, update_id: str, weight: float, parts: Sequence[Part]) -> None:
-        """Adds one update. Its arrays are not needed afterwards."""
+        """Adds one update, whose arrays are not needed afterwards."""
         self._check_process()
         kept: list[Any] = []
         tensors = (_Tensor * len(parts))()
@@ -339,19 +339,19 @@ class Reduction(_Owned):
         _check(_library.reduction_add(self.handle, name, weight, tensors, len(parts)))
 
     def snapshot(self) -> Snapshot:
-        """Its state so far."""
+        """Returns the state so far."""
         self._check_process()
         snapshot = Snapshot()
         _check(_library.reduction_snapshot(self.handle, ctypes.byref(snapshot.handle)))
         return snapshot
 
     def merge(self, snapshot: Snapshot) -> None:
-        """Adds what another reduction of the same tensors had."""
+        """Adds the state of another reduction of the same tensors."""
         self._check_process()
         _check(_library.reduction_merge(self.handle, snapshot.handle))
 
     def report(self) -> Result:
-        """The result, which ends the reduction."""
+        """Ends the reduction and returns its result."""
         self._check_process()
         result = Result()
         _check(_library.reduction_report(self.handle, ctypes.byref(result.handle)))
@@ -366,7 +366,7 @@ class Reduction(_Owned):
 
 
 class _View:
-    """Memory of a result as numpy takes it; the array keeps this object, and so the result."""
+    """Memory of a result in the form that numpy reads. An array keeps this object, and so the result, alive."""
 
     def __init__(self, result: Result, address: int, shape: tuple[int, ...], typestr: str) -> None:
         self._result = result
@@ -379,7 +379,7 @@ class _View:
 
 
 def _check(error: Any) -> None:
-    """Raises what the library returned, as the client raises it for an update."""
+    """Raises the error that the library returned, if any, as the client raises a server's error."""
     if not error:
         return
     found = error.contents
@@ -396,7 +396,7 @@ def _check(error: Any) -> None:
 
 
 def _text(text: str, kept: list[Any]) -> _Bytes:
-    """UTF-8, which lives as long as `kept`."""
+    """Returns the text as UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
     return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))

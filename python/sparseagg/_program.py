@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def find() -> str:
-    """The path of the program: what SPARSEAGG_BINARY says, what came with this package, or the first on PATH.
+    """Returns the path of the program: what SPARSEAGG_BINARY says, what came with this package, or the first on PATH.
 
     Raises SparseAggError (NO_PROGRAM) where there is none.
     """
@@ -41,7 +41,7 @@ def find() -> str:
 
 
 def _beside_the_package() -> Iterator[Path]:
-    """Where pip may have put the program of the wheel that this package came in."""
+    """Yields the paths where pip may have put the program of this package's wheel."""
     try:
         distribution = metadata.distribution(_NAME)
     except metadata.PackageNotFoundError:

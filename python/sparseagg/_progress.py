@@ -25,7 +25,7 @@ class Meter:
             self._bar = tqdm(total=total, desc=what, unit="B", unit_scale=True, file=sys.stderr)
 
     def advance(self, done: int) -> None:
-        """`done` bytes more. What is sent again after a broken connection is not counted twice beyond the total."""
+        """Adds `done` bytes. Bytes that are sent again after a broken connection are not counted beyond the total."""
         if self._total is not None:
             done = min(done, self._total - self._done)
         self._done += done

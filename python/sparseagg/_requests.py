@@ -44,7 +44,7 @@ _MESSAGE_BYTES_MAX = 16 << 20  # the server's default, used when it does not tel
 _NO_MORE: Any = object()
 # Weights play no part in their results; the server takes any that is finite and not negative.
 _OPS_WITHOUT_WEIGHTS = frozenset({"count", "max", "min"})
-# What no waiting for the publication changes.
+# Errors that remain, however long a caller waits for the publication.
 REFUSED_FOR_EVER = (PermissionDeniedError, UnauthenticatedError)
 
 
@@ -57,7 +57,7 @@ class Server:
 
     @classmethod
     def of(cls, info: ServerInfo) -> Server:
-        """From the answer of GetServerInfo."""
+        """Reads the answer of GetServerInfo."""
         message_bytes_max = info.limits.get("message-bytes-max", _MESSAGE_BYTES_MAX)
         return cls(message_bytes_max, frozenset(info.encodings))
 
@@ -175,7 +175,7 @@ class _UpdateIds:
         self._numbers = itertools.count()
 
     def new(self) -> str:
-        """One that no other update has."""
+        """Returns an id that no other update has."""
         # A forked child must not go on with the numbers of its parent.
         if self._process != os.getpid():
             self._prefix, self._process = uuid.uuid4().hex, os.getpid()
@@ -201,7 +201,7 @@ class ReadUpdate:
 
     @property
     def weight(self) -> SupportsFloat | None:
-        """As the caller gave it; None: 1."""
+        """Returns the weight that the caller gave; None means 1."""
         return cast("SupportsFloat | None", self._header["weight"])
 
     def encode(self) -> EncodedUpdate:
@@ -215,7 +215,7 @@ def read_update(
     update: Update,
     options: EncodeOptions,
 ) -> ReadUpdate:
-    """An update for a round; a tensor of the round that is left out counts as not touched."""
+    """Returns an update for a round; a tensor of the round that is left out counts as not touched."""
     options.check_names(specs)
     if not isinstance(update, Update):
         raise InvalidUpdateError(f"a {type(update).__name__} is no Update")
@@ -240,7 +240,7 @@ def encode_update(
     update: Update,
     options: EncodeOptions,
 ) -> EncodedUpdate:
-    """`read_update`, encoded."""
+    """Returns `read_update`, encoded."""
     return read_update(round_name, specs, update, options).encode()
 
 
@@ -260,13 +260,13 @@ class TimeLimit:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds; never negative."""
+        """Returns the seconds left; never negative."""
         return max(0.0, self._end - time.monotonic())
 
 
 def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
-    """One slice of waiting, with `left` seconds until the caller's deadline (None: there is none), of which the answer
-    needs a part."""
+    """Returns the request of one slice of waiting, with `left` seconds until the caller's deadline (None: there is
+    none), of which the answer needs a part."""
     seconds = WAIT_SLICE_SECONDS
     if left is not None:
         seconds = min(seconds, left - min(_ANSWER_SHARE * left, _ANSWER_SECONDS_MAX))
@@ -276,8 +276,8 @@ def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRound
 
 
 def wait_call_seconds(limit: TimeLimit | None, timeout: float, *, is_first: bool) -> float:
-    """Seconds that the call of one slice may take, with the client's `timeout` for a call: no more than the caller's
-    `limit` leaves. The first one of a short limit has the time that an answer needs."""
+    """Returns the seconds that the call of one slice may take, with the client's `timeout` for a call: no more than the
+    caller's `limit` leaves. The first one of a short limit has the time that an answer needs."""
     seconds = WAIT_SLICE_SECONDS + timeout
     if limit is None:
         return seconds
@@ -288,14 +288,14 @@ def wait_call_seconds(limit: TimeLimit | None, timeout: float, *, is_first: bool
 
 
 def look_seconds(limit: TimeLimit | None, timeout: float) -> float:
-    """Seconds that a question may take which is answered at once, with what the caller's `limit` leaves and the client's
-    `timeout` for a call. A limit of 0 is for no question: the caller wants to know without waiting."""
+    """Returns the seconds that a question may take which is answered at once, with what the caller's `limit` leaves and
+    the client's `timeout` for a call. A limit of 0 is for no question: the caller wants to know without waiting."""
     seconds = min(timeout, _LOOK_SECONDS)
     return seconds if limit is None or limit.seconds <= 0 else min(seconds, limit.left())
 
 
 def question_seconds(limit: TimeLimit | None) -> float | None:
-    """Seconds of a question that comes before the operation of this limit; None: those of the client."""
+    """Returns the seconds for a request before the operation of this limit; None means the client's timeout."""
     return None if limit is None or limit.seconds <= 0 else limit.left()
 
 
@@ -311,7 +311,7 @@ def check_time_left(
 
 
 def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
-    """What to do after a slice of waiting: True is the end; raises when there will be no result, or no time is left."""
+    """Returns whether the wait is over. Raises if there will be no result, or if no time is left."""
     if info.state is RoundState.ABORTED:
         raise RoundAbortedError(info.failure or f"{info.name} was aborted", reason="ROUND_ABORTED")
     if info.state.final:
@@ -355,7 +355,7 @@ def get_aggregate(
 
 
 def reduce_start(specs: Sequence[TensorSpec], layout: str) -> aggregation_pb2.ReduceRequest:
-    """The first message of Reduce."""
+    """Returns the first message of Reduce."""
     tensors = [spec_to_proto(tensor) for tensor in _arguments.items("tensors", specs)]
     spec = types_pb2.RoundSpec(tensors=tensors)
     start = aggregation_pb2.ReduceStart(spec=spec, layout=layout_number(layout))
@@ -368,7 +368,8 @@ def read_for_reduce(
     weights: Iterable[SupportsFloat] | None,
     options: EncodeOptions,
 ) -> Iterator[ReadUpdate]:
-    """The updates of one Reduce; error messages name an update by its place in the list, those of `encode`, too."""
+    """Yields the updates of one Reduce; error messages name an update by its place in the list, those of `encode`,
+    too."""
     by_name = {spec.name: spec for spec in specs}
     options.check_names(by_name)
     check_is_list("updates", updates)
@@ -395,7 +396,7 @@ def read_one_for_reduce(
     weight: SupportsFloat | None,
     options: EncodeOptions,
 ) -> ReadUpdate:
-    """The update at this place of a reduction, by which error messages name it."""
+    """Returns the update at this place of a reduction, by which error messages name it."""
     with _arguments.refusing(f"update {position}", InvalidUpdateError):
         _check_weight(weight, specs.values())
         return _ReduceUpdate(
@@ -408,7 +409,7 @@ def read_one_for_reduce(
 
 
 def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
-    """The update, which no longer needs the caller's arrays where they may be filled again."""
+    """Returns the update, which no longer needs the caller's arrays where they may be filled again."""
     encoded = update.encode()
     if may_fill_arrays_again:
         encoded.keep()
@@ -424,5 +425,6 @@ class _ReduceUpdate(ReadUpdate):
 
 
 def may_fill_arrays_again(updates: Iterable[Any]) -> bool:
-    """True for what makes an update when it is asked for it, as a generator, which may take the same arrays for each."""
+    """Returns True for what makes an update when it is asked for it, as a generator, which may take the same arrays for
+    each."""
     return not isinstance(updates, Sequence)

@@ -28,7 +28,7 @@ from sparseagg.records import Receipt, receipt_from_proto
 _CHUNK_BYTES = (
     1 << 20
 )  # gRPC's throughput is flat from 64 KiB to 4 MiB; the protocol recommends 1 MiB
-# Small updates that wait for gRPC go in one message: so many bytes at most, or one update.
+# Small updates that wait for gRPC are sent in one message of at most this number of bytes, or of one update.
 BATCH_BYTES_MAX = 64 << 10
 BATCH_UPDATES_MAX = 1000  # the protocol's limit
 _PENDING_MAX = 1000
@@ -41,14 +41,14 @@ Outcome = Union[Receipt, SparseAggError]
 
 
 def chunk_size(message_bytes_max: int) -> int:
-    """Bytes of one chunk, for a server that takes messages of at most `message_bytes_max`."""
+    """Returns the bytes of one chunk, for a server that takes messages of at most `message_bytes_max`."""
     return max(1, min(_CHUNK_BYTES, message_bytes_max - _CHUNK_FRAMING_BYTES))
 
 
 def reduce_messages(
     update: EncodedUpdate, message_bytes_max: int
 ) -> Iterator[aggregation_pb2.ReduceRequest]:
-    """An update as messages of Reduce, whole or in chunks."""
+    """Yields an update as messages of Reduce, whole or in chunks."""
     if update.message_bytes <= message_bytes_max:
         yield aggregation_pb2.ReduceRequest(update=update.whole())
         return
@@ -59,14 +59,15 @@ def reduce_messages(
 
 
 def outcome_of(answer: Any, update: EncodedUpdate) -> Outcome:
-    """What a StreamUpdatesResponse that is not about progress says of `update`."""
+    """Returns the outcome of `update` from a StreamUpdatesResponse that is not about progress."""
     if answer.WhichOneof("body") == "receipt":
         return receipt_from_proto(answer.receipt, update.encodings)
     return from_error_message(answer.error)
 
 
 def take_together(unsent: deque[Any]) -> Any:
-    """The first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates and small."""
+    """Returns the first of the messages to send, a StreamUpdatesRequest; with the next ones, if they are whole updates
+    and small."""
     first = unsent.popleft()
     updates: list[Any] = []
     size = first.ByteSize()
@@ -107,7 +108,7 @@ class UpdateStream:
         self._messages: dict[str, Any] = {}  # of the small ones among the pending
         self._pending_bytes = 0
         self._again: deque[tuple[EncodedUpdate, SparseAggError]] = deque()
-        # Of the large update under way: id, when its chunks began, and their bytes; None after an interruption.
+        # The large update in progress: its id, when its chunks began, and their bytes. It is None after an interruption.
         self._timed: tuple[str, float, int] | None = None
         self._offset: int | None = None  # answer to the BeginUpdate under way
         self._committed: dict[str, int] = {}  # the most that the server had of each large one
@@ -215,7 +216,7 @@ class UpdateStream:
             self._take_answers()
 
     def _is_expected(self, update: EncodedUpdate) -> bool:
-        """True while the server has neither counted `update` nor refused it."""
+        """Returns True while the server has neither counted `update` nor refused it."""
         waits = any(other is update for other, _ in self._again)
         return update.update_id in self._pending and not waits
 

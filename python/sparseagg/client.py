@@ -37,7 +37,8 @@ class Client(ClientBase):
     credentials: `grpc.ssl_channel_credentials(...)`, instead of `tls`.
     metadata: sent with every call.
     channel_options: gRPC channel arguments on top of the package's.
-    connections: streams of updates that run at the same time share up to so many.
+    connections: the most connections that concurrent streams of updates share. Every hundred calls that wait for a round
+        have one more.
 
     A Client does not work in a forked child, nor does a new one there: both raise SparseAggError (CLIENT_FORKED). Start
     processes with multiprocessing's "spawn" or "forkserver", and make a client in each.
@@ -101,7 +102,7 @@ class Client(ClientBase):
         self.close()
 
     def info(self) -> ServerInfo:
-        """Version, back ends, operators, encodings and limits of the server."""
+        """Returns version, back ends, operators, encodings and limits of the server."""
         return self._info(None)
 
     def _info(self, timeout: float | None) -> ServerInfo:
@@ -152,14 +153,14 @@ class Client(ClientBase):
         return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
-        """A handle of a round that someone opened. Asks the server nothing yet.
+        """Returns a handle of a round that someone opened. Asks the server nothing yet.
 
         name: "rounds/r1" or just "r1".
         """
         return Round(self._transport, self._server, _requests.full_name(name))
 
     def rounds(self, page_size: SupportsIndex = 50) -> Iterator[RoundInfo]:
-        """Every round by name, ascending; fetched page by page.
+        """Yields every round by name, ascending; fetched page by page.
 
         page_size: rounds of one answer; at most 1,000, and fewer of large ones.
         """

@@ -24,7 +24,7 @@ _NUMBERS = frozenset({bool, int, float, complex})
 
 
 def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
-    """`value` as a SparseTensor or a dense one, without a copy where the layouts agree.
+    """Returns `value` as a SparseTensor or a dense one, without a copy where the layouts agree.
 
     value: SparseTensor; a tuple (indices, values, dense_shape), or a dictionary of these three, which may have a
         value_type, too; a scipy sparse matrix or array of any format; a torch
@@ -47,7 +47,7 @@ def as_tensor(value: Any, value_type: str | None = None) -> AnyTensor:
 
 
 def as_tensor_of(spec: TensorSpec | None, value: Any, value_type: str | None = None) -> AnyTensor:
-    """`as_tensor` of a tensor that is meant for `spec` (None: unknown to the round; the server will say so).
+    """Returns `as_tensor` of a tensor that is meant for `spec` (None: unknown to the round; the server will say so).
 
     uint16 is no value type of its own, so for a bf16 tensor it can only mean bit patterns. A triple or a dictionary without
     entries says nothing of the type and the width of its rows, so it has those of `spec`.
@@ -71,19 +71,19 @@ def as_tensor_of(spec: TensorSpec | None, value: Any, value_type: str | None = N
 
 
 def is_without_entries(value: Any) -> bool:
-    """True for (indices, values, dense_shape), also as a dictionary, of which both are empty."""
+    """Returns True for (indices, values, dense_shape), also as a dictionary, of which both are empty."""
     parts = _parts_of(value)
     return parts is not None and all(_is_empty(part) for part in parts[:2])
 
 
 def is_without_values(value: Any) -> bool:
-    """True for a tensor of a shape with a 0, as an empty buffer of a state_dict: no round has such a tensor, and where it
-    stands in a model it stays as it is."""
+    """Returns True for a tensor of a shape with a 0, as an empty buffer of a state_dict: no round has such a tensor,
+    and where it stands in a model it stays as it is."""
     return _parts_of(value) is None and _is_empty(value)
 
 
 def _parts_of(value: Any) -> tuple[Any, Any, Any] | None:
-    """(indices, values, dense_shape), where `value` is these; a SparseTensor, too, unpacks as one."""
+    """Returns (indices, values, dense_shape), where `value` is these; a SparseTensor, too, unpacks as one."""
     if isinstance(value, SparseTensor) or (isinstance(value, tuple) and len(value) == 3):
         indices, values, dense_shape = value
         return indices, values, dense_shape
@@ -104,21 +104,28 @@ def _is_empty(part: Any) -> bool:
 
 def check_is_list(what: str, value: Any) -> None:
     """Refuses one tensor, or one model, where a list of them belongs: iterated over, it gives its rows, or its names."""
+    with _arguments.refusing(what):
+        found = _what_is_no_list(value)
+    if found:
+        raise InvalidArgumentError(f"{what} is {found}")
+
+
+def _what_is_no_list(value: Any) -> str:
+    """Returns what `value` is and what to write in its place; empty where it may be a list of tensors."""
     if is_mapping(value):
-        raise InvalidArgumentError(f"{what} is one model; give a list of them: [model]")
+        return "one model; give a list of them: [model]"
     if isinstance(value, tuple) and _is_triple(value):
-        raise InvalidArgumentError(
-            f"{what} is one tensor (indices, values, dense_shape); give a list of them: [tensor]"
-        )
+        return "one tensor (indices, values, dense_shape); give a list of them: [tensor]"
     if is_one_tensor(value):
-        raise InvalidArgumentError(
-            f"{what} is one {type(value).__name__}, whose parts would be taken for the tensors; give a list of them: "
+        return (
+            f"one {type(value).__name__}, whose parts would be taken for the tensors; give a list of them: "
             "[tensor] for this one, list(tensor) where its parts are meant"
         )
+    return ""
 
 
 def _is_triple(value: tuple[Any, ...]) -> bool:
-    """True where a tuple can be read as one sparse tensor."""
+    """Returns True where a tuple can be read as one sparse tensor."""
     if len(value) != 3 or any(is_mapping(part) for part in value):
         return False
     try:
@@ -129,12 +136,12 @@ def _is_triple(value: tuple[Any, ...]) -> bool:
 
 
 class ReadTensors(dict[str, AnyTensor]):
-    """What `read_tensors` gives; it is not read again."""
+    """The tensors that `read_tensors` returns. They are not read again."""
 
 
 def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
-    """The tensors of an update by the names of `flatten`, each as it is meant for its spec."""
-    if isinstance(tree, ReadTensors):
+    """Returns the tensors of an update by the names of `flatten`, each as it is meant for its spec."""
+    if type(tree) is ReadTensors:
         return tree
     tensors = ReadTensors()
     for name, value in flatten(tree).items():
@@ -145,7 +152,7 @@ def read_tensors(tree: Any, specs: Mapping[str, TensorSpec]) -> ReadTensors:
 
 
 def flatten(tree: Any) -> dict[str, Any]:
-    """The tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
+    """Returns the tensors of a model by name: the keys (and positions in lists) on the way to them, joined by "/".
 
     tree: nested mappings and lists of tensors, or one tensor, which is called "tensor". A list of plain numbers is a
         tensor.
@@ -167,7 +174,8 @@ def flatten(tree: Any) -> dict[str, Any]:
 
 
 def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """`tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of its own memory.
+    """Returns `tensors`, by the names of `flatten`, in the nesting of `like`, each in the kind that stands there, of
+    its own memory.
 
     like: a model: nested mappings and lists of tensors.
     tensors: results by name: SparseTensor or numpy array.
@@ -178,7 +186,7 @@ def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def unflatten_owned(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """`unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
+    """Returns `unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
     return _restore(like, "", tensors, lambda tensor: tensor)
 
 
@@ -197,7 +205,7 @@ def specs_of(
     sparse_dim: Mapping[str, int] | None = None,
     integer_overflow: str = "checked",
 ) -> list[TensorSpec]:
-    """The description of a round that takes updates like `tree`.
+    """Returns the description of a round that takes updates like `tree`.
 
     tree: an update, or a model; see `flatten` for the nesting. Tensors without values, of a shape with a 0, are left out:
         updates may hold them, and `Result.like` gives them back as they are.
@@ -214,8 +222,9 @@ def specs_of(
     _arguments.names("op", ops, flat)
     specs = []
     for name, value in flat.items():
-        if is_without_values(value):
-            continue
+        with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
+            if is_without_values(value):
+                continue
         if name not in ops:
             raise InvalidArgumentError(f'op has none for the tensor "{name}"')
         with _arguments.refusing(f'tensor "{name}"', InvalidUpdateError):
@@ -235,7 +244,7 @@ def specs_of(
 
 
 def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
-    """The one of this name. Raises UnknownTensorError, which lists the names, where there is none."""
+    """Returns the one of this name. Raises UnknownTensorError, which lists the names, where there is none."""
     if name not in tensors:
         raise UnknownTensorError(
             f'no tensor "{name}", only {_arguments.listed(tensors)}', reason="UNKNOWN_TENSOR"
@@ -244,6 +253,18 @@ def tensor_of(tensors: Mapping[str, ResultTensor], name: Any) -> ResultTensor:
 
 
 def _is_node(tree: Any, prefix: str) -> bool:
+    """Returns whether `tree` is a mapping or a list of tensors, each of which has a name of its own."""
+    try:
+        return _holds_named_tensors(tree, prefix)
+    except (SparseAggError, MemoryError, RecursionError):
+        raise
+    except Exception as bad:  # of a foreign mapping, as one of a file that is closed
+        raise InvalidUpdateError(
+            f'tensor "{_name_at(prefix)}": {_arguments.words_of(bad)}', reason="SHAPE_MISMATCH"
+        ) from bad
+
+
+def _holds_named_tensors(tree: Any, prefix: str) -> bool:
     if isinstance(tree, list):
         if _NUMBERS.issuperset(map(type, tree)):  # a million of them may be one tensor
             return False
@@ -262,7 +283,7 @@ def _is_node(tree: Any, prefix: str) -> bool:
 
 
 def _holds_arrays(tree: Any) -> bool:
-    """True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
+    """Returns True for a list, of lists as deep as it may be, that is no matrix of numbers, of Python or of numpy."""
     if isinstance(tree, list):
         return not _NUMBERS.issuperset(map(type, tree)) and any(map(_holds_arrays, tree))
     if isinstance(tree, tuple):  # (indices, values, dense_shape), or numbers
@@ -271,13 +292,15 @@ def _holds_arrays(tree: Any) -> bool:
 
 
 def _name_at(prefix: str) -> str:
-    """The name of the tensor there."""
+    """Returns the name of the tensor there."""
     return prefix[: -len(_SEPARATOR)] or _ROOT
 
 
-def _children(tree: Any, prefix: str) -> list[tuple[Any, Any]]:
+def _children(tree: Any, prefix: str) -> list[tuple[Any, str, Any]]:
+    """Returns the keys, the prefixes of the names below them, and what is there."""
     with _arguments.refusing(f'the {type(tree).__name__} at "{prefix}"', InvalidUpdateError):
-        return list(tree.items()) if isinstance(tree, Mapping) else list(enumerate(tree))
+        items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+        return [(key, f"{prefix}{key}{_SEPARATOR}", child) for key, child in items]
 
 
 def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
@@ -287,8 +310,8 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
             raise InvalidArgumentError(f'two tensors of the model are called "{name}"')
         found[name] = tree
         return
-    for key, child in _children(tree, prefix):
-        _collect(child, f"{prefix}{key}{_SEPARATOR}", found)
+    for _, child_prefix, child in _children(tree, prefix):
+        _collect(child, child_prefix, found)
 
 
 def _restore(
@@ -299,14 +322,15 @@ def _restore(
 ) -> Any:
     if not _is_node(like, prefix):
         name = _name_at(prefix)
-        if name not in tensors and is_without_values(like):
-            return like
+        with _arguments.refusing(f'tensor "{name}"'):
+            if name not in tensors and is_without_values(like):
+                return like
         tensor = tensor_of(tensors, name)
         with _arguments.refusing(f'tensor "{name}"'):
             return kind_of(like).restore(owned(tensor), like)
     restored = {
-        key: _restore(child, f"{prefix}{key}{_SEPARATOR}", tensors, owned)
-        for key, child in _children(like, prefix)
+        key: _restore(child, child_prefix, tensors, owned)
+        for key, child_prefix, child in _children(like, prefix)
     }
     if isinstance(like, list):
         return list(restored.values())

@@ -204,7 +204,7 @@ _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 def make_error(
     code: grpc.StatusCode, message: str, details: StatusDetails, *, for_update: bool = False
 ) -> SparseAggError:
-    """The exception for a status; `for_update` tells that an update was what it is about."""
+    """Returns the exception for a status; `for_update` tells that an update was what it is about."""
     kind = _BY_REASON.get(details.reason) or _BY_CODE.get(code, SparseAggError)
     if for_update and kind is InvalidArgumentError:
         kind = InvalidUpdateError
@@ -218,7 +218,7 @@ def make_error(
 
 
 def from_rpc_error(error: Any, *, for_update: bool = False) -> SparseAggError:
-    """The exception for a failed call (`grpc.RpcError`, which is a call as well)."""
+    """Returns the exception for a failed call (`grpc.RpcError`, which is a call as well)."""
     details = StatusDetails()
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -229,7 +229,7 @@ def from_rpc_error(error: Any, *, for_update: bool = False) -> SparseAggError:
 
 
 def from_error_message(error: Any) -> SparseAggError:
-    """The exception for a `sparseagg.v1.Error`, the answer to one update of a stream."""
+    """Returns the exception for a `sparseagg.v1.Error`, the answer to one update of a stream."""
     details = StatusDetails(
         reason=error.reason,
         metadata=dict(error.metadata),

@@ -204,9 +204,9 @@ def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, An
     untyped: set[str] = set()
     for position, tree in enumerate(trees):
         for name, tensor in flatten(tree).items():
-            if is_without_values(tensor) or (position and name not in untyped):
-                continue
             with _arguments.refusing(f'update {position}: tensor "{name}"', InvalidUpdateError):
+                if is_without_values(tensor) or (position and name not in untyped):
+                    continue
                 found[name] = as_tensor(tensor, value_type)
                 (untyped.add if is_without_entries(tensor) else untyped.discard)(name)
         if not untyped:

@@ -87,7 +87,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
         collection.add(model, params)
 
     def aggregate_model(self) -> FLModel:
-        """The aggregate of the round; metrics are averaged with the same weights.
+        """Returns the aggregate of the round; metrics are averaged with the same weights.
 
         Raises a SparseAggError: with the reason INSUFFICIENT_CONTRIBUTORS where fewer than its
         minimum have contributed, which ends the round. An error that tells of the connection leaves
@@ -134,7 +134,8 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
     def _opened(
         self, client: Client, model: FLModel, params: Mapping[str, Any], empty: dict[str, Any]
     ) -> _Collection:
-        """A collection that begins with `model`, whose averageable params are `params`, and `empty` those without values."""
+        """Returns a collection that begins with `model`, whose averageable params are `params`, and `empty` those
+        without values."""
         updates = {name: as_tensor(value) for name, value in params.items()}
         ops = {
             name: self.op if isinstance(tensor, SparseTensor) else "mean_of_contributors"
@@ -160,7 +161,7 @@ class SparseAggregator(ModelAggregator):  # type: ignore[misc]  # nvflare may be
 
 @dataclass
 class _Collection:
-    """The results of one round. What the first one has decides what is asked of the others."""
+    """The results of one round. The first one decides which tensors the others must have."""
 
     round: Round
     params_type: ParamsType
@@ -184,7 +185,7 @@ class _Collection:
 
 
 class _State:
-    """What belongs to a running job."""
+    """The state of a running job."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -201,14 +202,14 @@ class _State:
 
 
 def _weight_of(model: FLModel) -> float:
-    """The number of steps, read and used as NVFlare does; 1 where a client does not tell."""
+    """Returns the number of steps, read and used as NVFlare does; 1 where a client does not tell."""
     steps = (model.meta or {}).get(MetaKey.NUM_STEPS_CURRENT_ROUND)
     weight = None if isinstance(steps, bool) else _number(steps)
     return weight if weight is not None and math.isfinite(weight) and weight > 0 else 1.0
 
 
 def _number(value: Any) -> float | None:
-    """A number of Python, of numpy or of torch, or in letters; None for anything else."""
+    """Reads a number of Python, numpy or torch, or its text. Returns None if it is anything else."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last by torch
@@ -216,12 +217,12 @@ def _number(value: Any) -> float | None:
 
 
 def _materialized(value: Any) -> Any:
-    """What a lazy reference to a tensor on disk stands for."""
+    """Loads the tensor if `value` is a lazy reference to a tensor on disk."""
     return value.materialize() if hasattr(value, "materialize") else value
 
 
 def _is_without_values(value: Any) -> bool:
-    """True for an empty buffer, as a state_dict may have: there is nothing to average."""
+    """Returns True for an empty buffer, as a state_dict may have: there is nothing to average."""
     return 0 in tuple(getattr(value, "shape", ()))
 
 
@@ -246,13 +247,13 @@ def _example(value: Any) -> Any:
 
 
 def _is_without_result(refusal: SparseAggError) -> bool:
-    """True where the round has none and never will: too few contributed, or it is aborted."""
+    """Returns True where the round has none and never will: too few contributed, or it is aborted."""
     is_over = refusal.reason in ("INSUFFICIENT_CONTRIBUTORS", "ROUND_ABORTED")
     return is_over or refusal.metadata.get("state") == "ABORTED"
 
 
 def _mean_of_metrics(metrics: list[tuple[float, dict[str, Any]]]) -> dict[str, float]:
-    """The weighted mean of those metrics that every client gave as a number."""
+    """Returns the weighted mean of those metrics that every client gave as a number."""
     shared = set.intersection(*(set(given) for _, given in metrics)) if metrics else set()
     means = {}
     for name in sorted(shared):

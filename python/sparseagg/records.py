@@ -13,7 +13,7 @@ from sparseagg.tensors import TensorSpec
 
 
 class RoundState(str, enum.Enum):
-    """Where a round stands: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED.
+    """The state of a round: OPEN -> SEALED -> PUBLISHED -> RETIRED, or ABORTED.
 
     An OPEN round takes updates. A SEALED one is being computed, a PUBLISHED one has its result. An ABORTED one was given up,
     or has failed. UNSPECIFIED comes from no server of this version. A state equals its name: `info.state == "OPEN"`.
@@ -34,7 +34,7 @@ class RoundState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class TensorEncoding:
-    """What a tensor travelled as (docs/wire_format.md).
+    """The encoding in which a tensor was sent (docs/wire_format.md).
 
     encoding: "coo.raw" or "coo.packed".
     values_encoding: how the values travelled: "raw" as they are, "bf16", "f16", "int8", ...
@@ -114,7 +114,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a published result was computed from.
+    """The facts about the updates from which a published result was computed.
 
     contributors: number of accepted updates.
     total_weight: the exact sum of their weights, rounded once.
@@ -142,7 +142,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TensorStatus:
-    """How one tensor of a round is being reduced.
+    """The progress and the plan of one tensor's reduction.
 
     name: of the tensor.
     backend: "cpu", "cuda" or "reference".
@@ -167,7 +167,7 @@ class TensorStatus:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """A round at one moment. Times are in UTC; None: not yet.
+    """A round at one moment. Times are in UTC; a time is None until it is known.
 
     name: "rounds/...".
     state: where it stands.
@@ -290,12 +290,12 @@ def durability_name(number: int) -> str:
 
 
 def epoch_from_proto(message: Any) -> StoreEpoch:
-    """`sparseagg.v1.StoreEpoch` as a record."""
+    """Returns `sparseagg.v1.StoreEpoch` as a record."""
     return StoreEpoch(message.store_id, message.epoch)
 
 
 def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) -> Receipt:
-    """`sparseagg.v1.Receipt` as a record, with what the client knows of the update."""
+    """Returns `sparseagg.v1.Receipt` as a record, with what the client knows of the update."""
     return Receipt(
         round=message.round,
         contributor=message.contributor,
@@ -310,7 +310,7 @@ def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) ->
 
 
 def manifest_from_proto(message: Any) -> Manifest:
-    """`sparseagg.v1.Manifest` as a record."""
+    """Returns `sparseagg.v1.Manifest` as a record."""
     return Manifest(
         contributors=message.contributors,
         total_weight=message.total_weight,
@@ -326,7 +326,7 @@ def manifest_from_proto(message: Any) -> Manifest:
 
 
 def spec_from_proto(message: Any) -> TensorSpec:
-    """`sparseagg.v1.TensorSpec` as a record."""
+    """Returns `sparseagg.v1.TensorSpec` as a record."""
     return TensorSpec(
         name=message.name,
         dense_shape=tuple(message.dense_shape),
@@ -354,7 +354,7 @@ def _tensor_status_from_proto(message: Any) -> TensorStatus:
 
 
 def round_from_proto(message: Any) -> RoundInfo:
-    """`sparseagg.v1.Round` as a record."""
+    """Returns `sparseagg.v1.Round` as a record."""
     return RoundInfo(
         name=message.name,
         state=RoundState(_enum_name(types_pb2.RoundState, message.state, "ROUND_STATE_")),
@@ -392,7 +392,7 @@ def _policy_from_proto(message: Any) -> RoundPolicy:
 
 
 def verification_from_proto(message: Any) -> Verification:
-    """`sparseagg.v1.VerifyRoundResponse` as a record."""
+    """Returns `sparseagg.v1.VerifyRoundResponse` as a record."""
     return Verification(
         contributors=message.contributors,
         bytes_read=message.bytes_read,
@@ -403,7 +403,7 @@ def verification_from_proto(message: Any) -> Verification:
 
 
 def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
-    """`sparseagg.v1.ServerInfo` as a record."""
+    """Returns `sparseagg.v1.ServerInfo` as a record."""
     return ServerInfo(
         version=message.version,
         backends=tuple(

@@ -91,8 +91,8 @@ class Reduction:
         self._reduction.add(read_one_for_reduce(self._specs, position, update, weight, _OPTIONS))
 
     def snapshot(self) -> Partial:
-        """The exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes for each
-        row with a value of 4 bytes. The reduction goes on."""
+        """Returns the exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes
+        for each row with a value of 4 bytes. The reduction goes on."""
         return Partial(self._reduction.snapshot())
 
     def merge(self, partial: Partial) -> None:
@@ -107,7 +107,7 @@ class Reduction:
         self._reduction.merge(partial._snapshot)
 
     def result(self, layout: str = "sparse") -> Result:
-        """The aggregate, rounded once; ends the reduction. The manifest has no digests.
+        """Returns the aggregate, rounded once; ends the reduction. The manifest has no digests.
 
         layout: "sparse" or "dense", as in `Round.result`.
 

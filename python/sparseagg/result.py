@@ -53,7 +53,7 @@ class Result(Mapping[str, ResultTensor]):
         return len(self._tensors)
 
     def sparse(self, name: str) -> SparseTensor:
-        """One tensor, which has to be a sparse one.
+        """Returns one tensor, which has to be a sparse one.
 
         name: of the tensor. Raises InvalidArgumentError where it is dense, UnknownTensorError where there is none.
         """
@@ -65,7 +65,7 @@ class Result(Mapping[str, ResultTensor]):
         return tensor
 
     def dense(self, name: str) -> np.ndarray[Any, Any]:
-        """One tensor as an array of the full shape; absent values are 0.
+        """Returns one tensor as an array of the full shape; absent values are 0.
 
         name: of the tensor. Raises UnknownTensorError where there is none.
         """
@@ -73,9 +73,9 @@ class Result(Mapping[str, ResultTensor]):
         return tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
 
     def like(self, example: Any) -> Any:
-        """The tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor where
-        `example` has one, a dense array where it has a dense one. They are copies: changing one changes neither this result
-        nor what a later call gives.
+        """Returns the tensors in the nesting of `example`, each in the kind that stands there: a torch sparse tensor
+        where `example` has one, a dense array where it has a dense one. They are copies: changing one changes neither
+        this result nor what a later call gives.
 
         example: a model, or an update; see `sparseagg.flatten` for the nesting.
 
@@ -88,7 +88,7 @@ class Result(Mapping[str, ResultTensor]):
 
 
 def layout_number(layout: str) -> Any:
-    """The protocol's number for "sparse" or "dense"."""
+    """Returns the protocol's number for "sparse" or "dense"."""
     if not isinstance(layout, str) or layout not in _LAYOUTS:
         raise InvalidArgumentError(f'no layout "{layout}", only "sparse" and "dense"')
     return _LAYOUTS[layout]
@@ -119,7 +119,7 @@ class ResultReader:
             self._meter.advance(len(message.chunk.data))
 
     def finish(self) -> Result:
-        """The result, at the end of the stream. Raises SparseAggError when something is missing."""
+        """Returns the result, at the end of the stream. Raises SparseAggError when something is missing."""
         if self._answer is None or self._meter is None:
             raise SparseAggError(
                 "the server ended the answer before its header", reason="TRUNCATED"

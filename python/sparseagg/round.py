@@ -46,7 +46,7 @@ class Round(PartialRound):
     _server: Callable[..., _requests.Server]
 
     def info(self) -> RoundInfo:
-        """The round as it is now."""
+        """Returns the round as it is now."""
         return self._info(None)
 
     def _info(self, timeout: float | None) -> RoundInfo:
@@ -125,7 +125,7 @@ class Round(PartialRound):
     def _send(
         self, update: EncodedUpdate, idle_timeout: float, call_timeout: float, meter: Meter
     ) -> Receipt:
-        """One update, whole, or in chunks, of which none may take longer than `idle_timeout`."""
+        """Sends one update, whole or in chunks, none of which may take longer than `idle_timeout`."""
         if update.message_bytes <= self._server().message_bytes_max:
             message = update.whole()
             begin = time.monotonic()
@@ -253,7 +253,7 @@ class Round(PartialRound):
                 on_unpublished = None
 
     def watch(self, min_interval: float | timedelta | None = None) -> Iterator[RoundInfo]:
-        """The round now and after every change.
+        """Yields the round now and after every change.
 
         min_interval: seconds (or a timedelta) between two answers at least; the server's default is 0.1.
 
@@ -289,7 +289,7 @@ class Round(PartialRound):
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
-        """The published aggregate. Waits for the publication (`wait`); does not seal.
+        """Returns the published aggregate. Waits for the publication (`wait`); does not seal.
 
         layout: "sparse": SparseTensor with the coordinates that some contributor touched, ascending. "dense": numpy
             arrays of the full shape, absent values 0. Tensors with sparse_dim 0 are arrays in both.
@@ -370,7 +370,7 @@ class Round(PartialRound):
             raise self._explained(missing) from None
 
     def _explained(self, error: SparseAggError) -> SparseAggError:
-        """`error`; of a round that went with the server's memory or data, one that says so."""
+        """Returns `error`; of a round that went with the server's memory or data, one that says so."""
         if not self._may_be_lost(error):
             return error
         try:
@@ -397,7 +397,7 @@ class Round(PartialRound):
         timeout: float,
         meter: Meter,
     ) -> list[Outcome]:
-        """The outcome of each update, in their order; an error among them is its own outcome."""
+        """Returns the outcome of each update, in their order; an error among them is its own outcome."""
         outcomes: dict[int, Outcome] = {}
         positions: dict[int, int] = {}  # id of an update object -> its place
 
@@ -418,7 +418,7 @@ class Round(PartialRound):
         return self._all_explained(ordered)
 
     def _all_explained(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """`outcomes`, in which a lost round is asked for once and not for each update."""
+        """Returns `outcomes`, in which a lost round is asked for once and not for each update."""
         why: SparseAggError | None = None
         for position, outcome in enumerate(outcomes):
             if isinstance(outcome, NotFoundError) and self._may_be_lost(outcome):

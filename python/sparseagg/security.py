@@ -53,7 +53,7 @@ class Tls:
             )
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """The same for gRPC, as `Client(credentials=...)` takes it. Reads the files."""
+        """Returns these credentials for gRPC, as `Client(credentials=...)` takes it. Reads the files."""
         ca, key, cert = (
             None if path is None else _read_pem(path, label)
             for path, label in (
@@ -133,7 +133,7 @@ class Access:
             )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What is sent with a call; with the token of this moment."""
+        """Returns the metadata of a call, with the current token."""
         if self._token is None:
             return self._metadata
         token = self._token if isinstance(self._token, str) else self._token()
@@ -141,7 +141,7 @@ class Access:
         return (*self._metadata, ("authorization", f"Bearer {token}"))
 
     def open_channel(self, api: Any, target: str, options: Sequence[tuple[str, Any]]) -> Any:
-        """A channel of `api`, which is grpc or grpc.aio."""
+        """Returns a channel of `api`, which is grpc or grpc.aio."""
         if self.credentials is None:
             return api.insecure_channel(target, options)
         return api.secure_channel(target, self.credentials, options)
@@ -156,7 +156,7 @@ def _check_token(token: Any) -> None:
 
 
 def _entry(entry: Any) -> tuple[str, str]:
-    """One of the metadata, as gRPC takes it: what it would refuse with each call."""
+    """Returns an entry of the metadata as gRPC takes it: what it would refuse with each call."""
     with _arguments.refusing("metadata"):
         key, value = entry
         is_key = isinstance(key, str) and _METADATA_KEY.fullmatch(key)
@@ -177,7 +177,7 @@ def _read(path: _Path) -> bytes:
 
 
 def _read_pem(path: _Path, label: str) -> bytes:
-    """The file, which has to have a block of `label`: gRPC would say nothing and never connect."""
+    """Reads the file, which has to have a block of `label`: gRPC would say nothing and never connect."""
     content = _read(path)
     if re.search(rb"-----BEGIN [A-Z0-9 ]*" + label.encode() + b"-----", content) is None:
         raise CredentialFileError(f"{path} has no {label} in PEM")

@@ -38,7 +38,7 @@ _OUTCOME_UNKNOWN = (UnavailableError, DeadlineExceededError)
 
 
 def changed_rows(after: Any, before: Any) -> SparseTensor:
-    """The rows in which two tables of one shape and type differ, and the differences (`after - before`).
+    """Returns the rows in which two tables of one shape and type differ, and the differences (`after - before`).
 
     after, before: `[rows, ...]`, dense.
 
@@ -80,7 +80,7 @@ def _differ(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> np.ndarray[
 
 
 def _difference(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`new - old`, rounded to nearest whatever the processor makes of the smallest numbers."""
+    """Returns `new - old`, rounded to nearest whatever the processor makes of the smallest numbers."""
     change: np.ndarray[Any, Any] = new - old
     # The smallest of f16 are ordinary numbers of f32, in which they are calculated with.
     if new.dtype.kind != "f" or new.dtype.itemsize == 2 or not _flushes_to_zero(new.dtype):
@@ -100,7 +100,7 @@ def _difference(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> np.ndar
 
 
 def _flushes_to_zero(dtype: np.dtype[Any]) -> bool:
-    """True where this thread's processor takes the smallest numbers of a type for 0, or makes 0 of them."""
+    """Returns True where this thread's processor takes the smallest numbers of a type for 0, or makes 0 of them."""
     smallest = np.ones(1, f"u{dtype.itemsize}").view(dtype)
     return not _bits(smallest + smallest).any()
 
@@ -110,7 +110,7 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _units(bits: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
-    """Floating-point numbers as whole numbers of the smallest one's size. digits: of the significand."""
+    """Returns floating-point numbers as whole numbers of the smallest one's size. digits: of the significand."""
     sign_bit = 8 * bits.itemsize - 1
     units = []
     for number in bits.tolist():
@@ -122,7 +122,7 @@ def _units(bits: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
 
 
 def _bits_of(units: int, digits: int, itemsize: int) -> int:
-    """The opposite: the bits of the nearest number, of two the even one."""
+    """Does the opposite: returns the bits of the nearest number, of two the even one."""
     size, sign = abs(units), int(units < 0) << (8 * itemsize - 1)
     shift = max(0, size.bit_length() - digits)
     kept, rest = size >> shift, size & ((1 << shift) - 1)
@@ -157,7 +157,7 @@ class ChangedRows:
         self._replaced: dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
 
     def since_last(self, model: Any) -> dict[str, SparseTensor]:
-        """The changes by name since the last call, or since this object was made.
+        """Returns the changes by name since the last call, or since this object was made.
 
         model: as it is now. Each table that is watched has to be in it; an object that watches all of a model refuses one
             that has gained tables.
@@ -214,7 +214,7 @@ def _undone_where_refused(sender: ChangedRows | TopK) -> Iterator[None]:
 
 
 def top_k(array: Any, k: SupportsIndex) -> SparseTensor:
-    """The `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
+    """Returns the `k` values of the largest magnitude, every dimension indexed; all of them where there are fewer.
 
     array: dense, of any shape.
     k: how many; 0 or less gives none.
@@ -239,7 +239,7 @@ def _largest(values: np.ndarray[Any, Any], k: SupportsIndex) -> SparseTensor:
 
 
 def above(array: Any, threshold: float | np.number[Any]) -> SparseTensor:
-    """The values of a magnitude of at least `threshold`, every dimension indexed.
+    """Returns the values of a magnitude of at least `threshold`, every dimension indexed.
 
     array: dense, of any shape.
     threshold: a number, not NaN.
@@ -276,7 +276,8 @@ class TopK:
         self._sent: dict[str, tuple[tuple[Any, ...], np.ndarray[Any, Any]]] = {}
 
     def compress(self, update: Any) -> dict[str, SparseTensor]:
-        """The largest values of each dense tensor of `update`, by the names of `flatten`, in the types of `update`.
+        """Returns the largest values of each dense tensor of `update`, by the names of `flatten`, in the types of
+        `update`.
 
         update: dense tensors, nested as for `flatten`; those of one name keep their shape from call to call.
 
@@ -322,8 +323,8 @@ class TopK:
             yield self.compress(update)
 
     def _with_left_out(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """`values` and what was left out of this tensor before, as an array of its own: of float64, or of the type of
-        whole numbers."""
+        """Returns `values` and what was left out of this tensor before, as an array of its own: of float64, or of the
+        type of whole numbers."""
         is_float = values.dtype.kind == "f"
         total: np.ndarray[Any, Any] = values.astype(np.float64) if is_float else values.copy()
         left_out = self._left_out.get(name)
@@ -369,7 +370,7 @@ def _magnitudes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _finite(values: np.ndarray[Any, Any], name: str | None = None) -> np.ndarray[Any, Any]:
-    """`values`; raises InvalidUpdateError that names the first one that is not finite."""
+    """Returns `values`; raises InvalidUpdateError that names the first one that is not finite."""
     finite = np.isfinite(values)
     if not finite.all():
         position = np.unravel_index(int(finite.reshape(-1).argmin()), values.shape)

@@ -38,7 +38,7 @@ _NAME_OF_DTYPE = {dtype: name for name, dtype in VALUE_DTYPES.items() if name !=
 
 
 def value_type_of(dtype: Any) -> str:
-    """The name of the value type of a numpy type, for example "f32" for `np.float32`.
+    """Returns the name of the value type of a numpy type, for example "f32" for `np.float32`.
 
     Accepts a name, too, and the bfloat16 type of the package ml_dtypes. Raises InvalidUpdateError for a type that the
     server does not aggregate.
@@ -155,15 +155,16 @@ class SparseTensor:
         return iter((self.indices, self.values, self.dense_shape))
 
     def to_dict(self) -> dict[str, np.ndarray[Any, Any]]:
-        """`{"indices", "values", "dense_shape"}` as arrays, for systems that only carry dictionaries of arrays. Such a
-        dictionary is taken wherever a tensor is; of bfloat16 it has a "value_type", too, which its bits do not tell."""
+        """Returns `{"indices", "values", "dense_shape"}` as arrays, for systems that only carry dictionaries of arrays.
+        Such a dictionary is taken wherever a tensor is; of bfloat16 it has a "value_type", too, which its bits do not
+        tell."""
         shape = np.array(self.dense_shape, np.int64)
         arrays = {"indices": self.indices, "values": self.values, "dense_shape": shape}
         return {**arrays, "value_type": np.array("bf16")} if self.value_type == "bf16" else arrays
 
     def to_dense(self) -> np.ndarray[Any, Any]:
-        """The full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in, distinct
-        ones, as results have them, are put in place as they are.
+        """Returns the full array `[*dense_shape]`, absent values 0; equal indices are summed in the order they come in,
+        distinct ones, as results have them, are put in place as they are.
 
         For results, whose indices are distinct, this is exact. bfloat16 comes as uint16 bit patterns, and equal
         indices are refused there, because adding bit patterns means nothing. So are indices outside of the shape.
@@ -191,8 +192,8 @@ class SparseTensor:
         return dense
 
     def _occurrences(self) -> tuple[Array, Array]:
-        """The entries whose index no entry before has, and the others, in the order they come in. Of a shape that an array
-        may have."""
+        """Returns the entries whose index no entry before has, and the others, in the order they come in. Of a shape
+        that an array may have."""
         rows = np.ravel_multi_index(tuple(self.indices.T), self.dense_shape[: self.sparse_dim])
         entries = np.arange(self.nnz)
         if (rows[1:] > rows[:-1]).all():
@@ -203,8 +204,8 @@ class SparseTensor:
         return entries[is_first], entries[~is_first]
 
     def to_scipy(self) -> Any:
-        """A `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed, and for
-        bfloat16, which scipy does not have."""
+        """Returns a `scipy.sparse.coo_matrix`. Raises InvalidArgumentError unless two dimensions of two are indexed,
+        and for bfloat16, which scipy does not have."""
         if self.value_type == "bf16":
             raise InvalidArgumentError("scipy has no bfloat16; its bits would be taken for numbers")
         if len(self.dense_shape) != 2 or self.sparse_dim != 2:
@@ -255,7 +256,7 @@ ResultTensor = Union[SparseTensor, "np.ndarray[Any, Any]"]
 
 
 def empty_tensor(spec: TensorSpec) -> AnyTensor:
-    """The tensor of a contributor that touched nothing of it."""
+    """Returns the tensor of a contributor that touched nothing of it."""
     dtype = VALUE_DTYPES[spec.value_type]
     if spec.sparse_dim == 0:
         return _Untouched(spec)
@@ -280,7 +281,7 @@ class _Untouched(DenseValues):
 
 
 def as_values(values: Any, value_type: str | None) -> tuple[np.ndarray[Any, Any], str]:
-    """`values` as a C-ordered little-endian array, and the name of its value type."""
+    """Returns `values` as a C-ordered little-endian array, and the name of its value type."""
     if values is None:
         raise InvalidUpdateError("None is no tensor", reason="VALUE_TYPE_UNSUPPORTED")
     _arguments.unmasked("values", values, InvalidUpdateError, "VALUE_TYPE_UNSUPPORTED")

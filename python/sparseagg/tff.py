@@ -185,11 +185,11 @@ class SparseRound:
         return self._server_update(state, aggregate)
 
     def broadcast(self, state: Any) -> Any:
-        """What clients get of the state."""
+        """Returns the part of the state that clients get."""
         return self._form.compute_server_context(state)
 
     def open(self) -> str:
-        """Opens a round; its name is what clients need, and whoever calls `finish`."""
+        """Opens a round and returns its name, which clients and the caller of `finish` need."""
         return self._open(None)
 
     def _open(self, round_id: str | None) -> str:

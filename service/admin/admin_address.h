@@ -18,7 +18,7 @@ struct AdminAddress {
 // "127.0.0.1:50062", "[::1]:0", "localhost:50062". INVALID_ARGUMENT (INVALID_CONFIG).
 absl::StatusOr<AdminAddress> ParseAdminAddress(std::string_view listen);
 
-// Whether a numeric address or "localhost" is this machine's own.
+// Returns whether a numeric address or "localhost" is this machine's own.
 bool IsLoopback(std::string_view host);
 
 // Whether the Host header of a request ("127.0.0.1:50062") names loopback.

@@ -27,7 +27,7 @@ std::string_view EventOf(RoundState state) {
   return "round";
 }
 
-// Whether an operator has to act; other errors concern the caller only.
+// Returns whether an operator has to act; other errors concern the caller only.
 bool IsServersFault(absl::StatusCode code) {
   return code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown ||
          code == absl::StatusCode::kDataLoss;

@@ -11,7 +11,7 @@
 namespace sparseagg {
 
 // Samples all threads for `duration`, or until `stop` is requested. Returns a profile in pprof's
-// format. Only one profile at a time. UNAVAILABLE in builds without a profiler.
+// format. There is one profile at a time. UNAVAILABLE in builds without a profiler.
 absl::StatusOr<std::string> TakeCpuProfile(std::chrono::seconds duration, std::stop_token stop);
 
 }  // namespace sparseagg

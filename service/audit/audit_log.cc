@@ -164,6 +164,7 @@ void AuditLog::Work() {
     changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
     const std::deque<Waiting> lines = waiting_;
+    const bool last_attempt = stopping_;  // nothing is appended after it
     writing_ = true;
     lock.unlock();
     const absl::Status written = Write(lines);
@@ -176,7 +177,7 @@ void AuditLog::Work() {
     }
     changed_.notify_all();
     if (written.ok()) continue;
-    if (stopping_) return;
+    if (last_attempt) return;
     changed_.wait_for(lock, options_.retry_interval, [this] { return stopping_; });
   }
 }

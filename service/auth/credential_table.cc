@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status.h"
 
@@ -190,9 +191,9 @@ class CredentialTable::Parser {
           std::find(kTenantLimits.begin(), kTenantLimits.end(), name) != kTenantLimits.end();
       if (!known || !value.is_number_unsigned()) {
         return Invalid(where, ": \"", name,
-                       "\" is not a limit with a whole number; the limits are tenant-rounds-max, "
-                       "tenant-bytes-max, "
-                       "tenant-streams-max, tenant-uploads-max and tenant-waits-max");
+                       "\" is not a limit with a whole number; the limits are ",
+                       absl::StrJoin(kTenantLimits, ", ",
+                                     [](std::string* out, auto limit) { out->append(limit); }));
       }
       table_.tenants_[tenant][name] = value.get<uint64_t>();
     }

@@ -171,7 +171,7 @@ absl::Status VerificationsFull() {
 }  // namespace
 
 AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, ServerSecurity security)
-    : gate_(engine, std::move(security)),
+    : authoriser_(engine, std::move(security)),
       info_(std::move(info)),
       background_(kBackgroundThreads, kBackgroundThreadName),
       commits_(kCommitThreads, "commit"),
@@ -182,13 +182,13 @@ AggregationService::AggregationService(Engine& engine, v1::ServerInfo info, Serv
 grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "CreateRound");
+  const auto call = authoriser_.Authorise(*context, "CreateRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto default_durability = static_cast<Durability>(info_.default_durability());
   // Creating a durable round waits for the disk, and the request is not parsed yet.
   return RunIn(commits_, calls_,
                [this, call = *call, request, response, default_durability]() -> absl::Status {
-                 const auto acting = gate_.ActingFor(call.caller);
+                 const auto acting = authoriser_.ActingFor(call.caller);
                  SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round,
                                             Create(*call.engine, *request, default_durability));
                  *response = ToBytes(ToProto(round));
@@ -199,7 +199,7 @@ grpc::ServerUnaryReactor* AggregationService::CreateRound(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "GetRound");
+  const auto call = authoriser_.Authorise(*context, "GetRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, Answer(response, [&]() -> absl::StatusOr<RoundSnapshot> {
                SPARSEAGG_ASSIGN_OR_RETURN(const auto get, ReadSmall<v1::GetRoundRequest>(*request));
@@ -210,7 +210,7 @@ grpc::ServerUnaryReactor* AggregationService::GetRound(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "ListRounds");
+  const auto call = authoriser_.Authorise(*context, "ListRounds");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&]() -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto list, ReadSmall<v1::ListRoundsRequest>(*request));
@@ -224,13 +224,13 @@ grpc::ServerUnaryReactor* AggregationService::ListRounds(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
                                                         grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "SealRound");
+  const auto call = authoriser_.Authorise(*context, "SealRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto seal = ReadSmall<v1::SealRoundRequest>(*request);
   if (!seal.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, seal.status());
   return RunForRound(seal->name(), *call->engine, commits_, calls_,
                      Answer(response, [this, call = *call, name = seal->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->SealRound(name);
                      }));
 }
@@ -238,13 +238,13 @@ grpc::ServerUnaryReactor* AggregationService::SealRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "AbortRound");
+  const auto call = authoriser_.Authorise(*context, "AbortRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
   if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
   return RunForRound(abort->name(), *call->engine, commits_, calls_,
                      Answer(response, [this, call = *call, name = abort->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->AbortRound(name);
                      }));
 }
@@ -252,14 +252,14 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "DeleteRound");
+  const auto call = authoriser_.Authorise(*context, "DeleteRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto erase = ReadSmall<v1::DeleteRoundRequest>(*request);
   if (!erase.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, erase.status());
   *response = ToBytes(google::protobuf::Empty());
   return RunForRound(erase->name(), *call->engine, commits_, calls_,
                      [this, call = *call, name = erase->name()] {
-                       const auto acting = gate_.ActingFor(call.caller);
+                       const auto acting = authoriser_.ActingFor(call.caller);
                        return call.engine->DeleteRound(name);
                      });
 }
@@ -267,7 +267,7 @@ grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerCo
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  auto call = gate_.AdmitWait(*context, "WatchRound");
+  auto call = authoriser_.AuthoriseWait(*context, "WatchRound");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto watch = ReadSmall<v1::WatchRoundRequest>(*request);
   if (!watch.ok()) return Refuse<Reactor>(calls_, watch.status());
@@ -277,7 +277,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::WatchRound(
 grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request,
                                                         grpc::ByteBuffer* response) noexcept {
-  auto call = gate_.AdmitWait(*context, "WaitRound");
+  auto call = authoriser_.AuthoriseWait(*context, "WaitRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto wait = ReadSmall<v1::WaitRoundRequest>(*request);
   if (!wait.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, wait.status());
@@ -287,7 +287,7 @@ grpc::ServerUnaryReactor* AggregationService::WaitRound(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "SubmitUpdate");
+  const auto call = authoriser_.Authorise(*context, "SubmitUpdate");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   // gRPC keeps the request's bytes until the call is done.
   const auto bytes = std::make_shared<MessageBytes>(*request);
@@ -311,7 +311,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::StreamUpdates(
     grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  auto call = gate_.AdmitStream(*context, "StreamUpdates");
+  auto call = authoriser_.AuthoriseStream(*context, "StreamUpdates");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartStreamUpdates(*context, *std::move(call), background_, commits_, drain_list_, calls_);
 }
@@ -319,7 +319,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "GetAggregate");
+  const auto call = authoriser_.Authorise(*context, "GetAggregate");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   v1::GetAggregateRequest get;
   const absl::Status read = ReadRequest(MessageBytes(*request).chain(), request->Length(), &get);
@@ -331,7 +331,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetPartial(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "GetPartial");
+  const auto call = authoriser_.Authorise(*context, "GetPartial");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto get = ReadSmall<v1::GetPartialRequest>(*request);
   if (!get.ok()) return Refuse<Reactor>(calls_, get.status());
@@ -341,7 +341,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetPartial(
 grpc::ServerUnaryReactor* AggregationService::SubmitPartial(grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer* request,
                                                             grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "SubmitPartial");
+  const auto call = authoriser_.Authorise(*context, "SubmitPartial");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   // Reading and merging may take long, whatever the durability.
   return RunIn(commits_, calls_, [call = *call, request, response]() -> absl::Status {
@@ -360,7 +360,7 @@ grpc::ServerUnaryReactor* AggregationService::SubmitPartial(grpc::CallbackServer
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "VerifyRound");
+  const auto call = authoriser_.Authorise(*context, "VerifyRound");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto verify = ReadSmall<v1::VerifyRoundRequest>(*request);
   if (!verify.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, verify.status());
@@ -378,7 +378,7 @@ grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerCo
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService::Reduce(
     grpc::CallbackServerContext* context) noexcept {
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  const auto call = gate_.Admit(*context, "Reduce");
+  const auto call = authoriser_.Authorise(*context, "Reduce");
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   return StartReduce(*context, *call->engine, background_, drain_list_, calls_);
 }
@@ -386,7 +386,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
 grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request: it says nothing*/,
     grpc::ByteBuffer* response) noexcept {
-  const auto call = gate_.Admit(*context, "GetServerInfo");
+  const auto call = authoriser_.Authorise(*context, "GetServerInfo");
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   return Run(calls_, [&] {
     v1::ServerInfo info = info_;

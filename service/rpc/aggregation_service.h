@@ -9,9 +9,9 @@
 
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "service/rpc/tenant_fair_queue.h"
 #include "service/rpc/ticker.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
@@ -22,8 +22,8 @@ inline constexpr char kAggregationServiceName[] = "sparseagg.v1.AggregationServi
 
 // The generated service class with every method raw: handlers get the bytes as gRPC read them. So
 // no payload is copied into a protobuf message, and nothing is parsed before the caller is
-// authenticated (service/rpc/gate.h). gRPC answers a method of the .proto that is missing here with
-// UNIMPLEMENTED.
+// authenticated (service/rpc/call_authoriser.h). gRPC answers a method of the .proto that is
+// missing here with UNIMPLEMENTED.
 using Api = v1::AggregationService;
 using RoundMethods = Api::WithRawCallbackMethod_CreateRound<
     Api::WithRawCallbackMethod_GetRound<Api::WithRawCallbackMethod_ListRounds<
@@ -97,7 +97,7 @@ class AggregationService : public ServiceBase {
                                           grpc::ByteBuffer* response) noexcept override;
 
  private:
-  Gate gate_;
+  CallAuthoriser authoriser_;
   const v1::ServerInfo info_;
   CallCounter calls_;
   DrainList drain_list_;

@@ -35,7 +35,7 @@ class WatchedTlsCredentials : public grpc::ServerCredentials {
   WatchedTlsCredentials(const WatchedTlsCredentials&) = delete;
   WatchedTlsCredentials& operator=(const WatchedTlsCredentials&) = delete;
 
-  // The gate authorises callers.
+  // CallAuthoriser authorises callers.
   void SetAuthMetadataProcessor(
       const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
 

@@ -17,9 +17,9 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "service/engine/engine.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "service/rpc/wire/status_table.h"
 
 namespace sparseagg {
@@ -32,7 +32,7 @@ class SubscribedCall : public Reactor,
                        public std::enable_shared_from_this<SubscribedCall<Reactor>> {
  public:
   // `engine` must outlive the call.
-  SubscribedCall(AdmittedCall call, std::string round, WatchScope what, CallCounter& calls)
+  SubscribedCall(AuthorisedCall call, std::string round, WatchScope what, CallCounter& calls)
       : engine_(*call.engine),
         place_(std::move(call.place)),
         round_(std::move(round)),

@@ -19,8 +19,8 @@ constexpr milliseconds kTimeoutMax{300'000};
 
 class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
  public:
-  WaitRoundCall(AdmittedCall call, const v1::WaitRoundRequest& request, grpc::ByteBuffer* response,
-                CallCounter& calls)
+  WaitRoundCall(AuthorisedCall call, const v1::WaitRoundRequest& request,
+                grpc::ByteBuffer* response, CallCounter& calls)
       // A call that waits for the final state subscribes to nothing else: thousands may wait while
       // updates arrive.
       : SubscribedCall(std::move(call), request.name(),
@@ -64,7 +64,7 @@ class WaitRoundCall : public SubscribedCall<grpc::ServerUnaryReactor> {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StartWaitRound(AdmittedCall call, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitRound(AuthorisedCall call, DrainList& drain_list,
                                          CallCounter& calls, const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response) {
   const auto wait = std::make_shared<WaitRoundCall>(std::move(call), request, response, calls);

@@ -6,16 +6,16 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 // The reactor frees itself. The engine must outlive the call; `response` belongs to the call.
 // Timeouts are cut to 300 s.
-grpc::ServerUnaryReactor* StartWaitRound(AdmittedCall call, DrainList& drain_list,
+grpc::ServerUnaryReactor* StartWaitRound(AuthorisedCall call, DrainList& drain_list,
                                          CallCounter& calls, const v1::WaitRoundRequest& request,
                                          grpc::ByteBuffer* response);
 

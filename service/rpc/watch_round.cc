@@ -26,8 +26,8 @@ constexpr milliseconds kMinIntervalMax{3'600'000};
 // own threads, never inside a Start call.
 class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
  public:
-  WatchRoundCall(grpc::CallbackServerContext& context, const AdmittedCall& call, std::string round,
-                 CallCounter& calls)
+  WatchRoundCall(grpc::CallbackServerContext& context, const AuthorisedCall& call,
+                 std::string round, CallCounter& calls)
       : SubscribedCall(call, std::move(round), WatchScope::kEveryChange, calls),
         unread_(context, call.engine->limits()) {}
 
@@ -109,7 +109,7 @@ class WatchRoundCall : public SubscribedCall<grpc::ServerWriteReactor<grpc::Byte
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
-                                                            const AdmittedCall& call,
+                                                            const AuthorisedCall& call,
                                                             DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request) {

@@ -7,16 +7,16 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 #include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 
 // The reactor frees itself. `context` and the engine must outlive the call.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatchRound(grpc::CallbackServerContext& context,
-                                                            const AdmittedCall& call,
+                                                            const AuthorisedCall& call,
                                                             DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::WatchRoundRequest& request);

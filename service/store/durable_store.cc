@@ -405,7 +405,7 @@ absl::StatusOr<std::unique_ptr<UploadPayload>> DurableStore::OpenUploadPayload(
     const PartialIdentity& identity) {
   const auto row = RowOf(identity.round);
   if (!row.has_value() || identity.total_bytes <= kInlineBytesMax) return nullptr;
-  return partials_->Take(identity);
+  return partials_->Take(identity, row->first);
 }
 
 void DurableStore::CommitGroup(std::span<PendingPut* const> puts) {

@@ -163,8 +163,8 @@ class UpdateStore {
   virtual absl::StatusOr<PutResult> Put(UpdateRecord record, const UpdateContent& content) = 0;
 
   // Returns the stored payload of an update that arrives in chunks, with the bytes that an earlier
-  // stream or process left of it. Returns null if the payload should be kept in memory: if it is
-  // short, or the round is not durable. May wait for the disk.
+  // stream or process left of it in this very round. Returns null if the payload should be kept in
+  // memory: if it is short, or the round is not durable. May wait for the disk.
   virtual absl::StatusOr<std::unique_ptr<UploadPayload>> OpenUploadPayload(
       const PartialIdentity& /*identity*/) {
     return nullptr;

@@ -145,7 +145,7 @@ Content Decode(const Answer& answer) {
   return content;
 }
 
-// What the answer to `question` holds of the exact result.
+// Returns the part of the exact result that answers `question`.
 Content Select(const SparseTensor& exact, const Question& question,
                const std::vector<uint64_t>& selection) {
   const uint64_t row_bytes = exact.layout.row_bytes();

@@ -2,7 +2,9 @@
 #include "client/client.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -98,6 +100,37 @@ TEST_F(ClientTest, PullsSelectionsSparseAndDense) {
   EXPECT_TRUE(HasError(client_->Pull(name, options).status(), "INDEX_OUT_OF_RANGE", "row 10"));
   options.selections = {{"other", {1}}};
   EXPECT_TRUE(HasError(client_->Pull(name, options).status(), "UNKNOWN_TENSOR", "\"other\""));
+}
+
+// More than a server lets a connection have at a time.
+TEST_F(ClientTest, ManyThreadsWatchOverOneClient) {
+  constexpr int kThreads = 300;
+  const std::string name = client_->CreateRound(RoundOf({kEmb}))->name;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int watching = 0;
+  int published = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      const absl::Status ended = client_->Watch(name, [&](const RoundInfo& round) {
+        const std::lock_guard lock(mutex);
+        ++(round.state == RoundState::kOpen ? watching : published);
+        changed.notify_all();
+        return round.state != RoundState::kPublished;
+      });
+      EXPECT_TRUE(ended.ok()) << ended;
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(
+        changed.wait_for(lock, std::chrono::seconds(60), [&] { return watching == kThreads; }))
+        << watching << " of " << kThreads << " are watching";
+  }
+  EXPECT_TRUE(NewClient()->Seal(name).ok());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(published, kThreads);
 }
 
 TEST_F(ClientTest, CreatesTheSameRoundForTheSameRequest) {

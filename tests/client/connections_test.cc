@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/client/proxy_environment.h"
 #include "tests/support/temporary_folder.h"
@@ -76,6 +77,22 @@ TEST_F(ConnectionsTest, ThereIsAlwaysOne) {
   const auto b = connections.ForUpload();
   EXPECT_EQ(a.get(), b.get());
   EXPECT_EQ(made_, 1);
+}
+
+TEST_F(ConnectionsTest, WaitsLeaveRoomForOtherCallsOnEachConnection) {
+  Connections connections(Counted(), 1);
+  std::vector<Connections::Lease> waits;
+  for (size_t i = 0; i < Connections::kWaitsMax; ++i) {
+    waits.push_back(connections.ForWait());
+    EXPECT_EQ(waits.back().get(), &connections.first());
+  }
+  for (size_t i = 0; i < Connections::kWaitsMax; ++i) waits.push_back(connections.ForWait());
+  EXPECT_EQ(made_, 2);
+  EXPECT_NE(waits.back().get(), &connections.first());
+  waits[0].reset();
+  EXPECT_EQ(connections.ForWait().get(), &connections.first()) << "there is room again";
+  EXPECT_EQ(connections.ForUpload().get(), &connections.first()) << "others are not for uploads";
+  EXPECT_EQ(made_, 2);
 }
 
 // A TCP socket of this machine that does not listen until Listen().

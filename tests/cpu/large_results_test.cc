@@ -9,6 +9,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/state/tuning.h"
 #include "sparse/reference_backend.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::testing {
@@ -58,14 +59,18 @@ class LargeResultsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LargeResultsTest, HaveTheBytesOfTheReference) {
   const Case& c = GetParam();
-  const uint64_t num_rows = c.step == 1 ? c.rows : c.rows * c.step;
+  // ThreadSanitizer does not see non-temporal stores, and its shadow of this memory takes 20 GB.
+  const uint64_t rows = FewerUnderTsan(c.rows);
+  const uint64_t num_rows = c.step == 1 ? rows : rows * c.step;
   const ReduceSpec spec = MakeSpec(c.op, c.type, num_rows, c.width);
-  const std::vector<Update> updates = LargeUpdates(spec, c.rows, c.step);
+  const std::vector<Update> updates = LargeUpdates(spec, rows, c.step);
   const auto reference = *MakeReferenceBackend({});
   const auto expected = Reduce(*reference, spec, updates);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  ASSERT_GE(c.rows * (sizeof(uint64_t) + ResultLayout(spec).row_bytes()), kStreamedResultsMin)
-      << "not written with non-temporal stores";
+  if (!kThreadSanitizer) {
+    ASSERT_GE(rows * (sizeof(uint64_t) + ResultLayout(spec).row_bytes()), kStreamedResultsMin)
+        << "not written with non-temporal stores";
+  }
   for (const uint32_t threads : {1, 3}) {
     const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
     for (const std::string& plan : PlansFor(*cpu, spec)) {

@@ -2,6 +2,7 @@
 // reference, for every form of blocks and wherever the slices of the dense plan divide them.
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
+#include <malloc.h>
 
 #include <limits>
 #include <tuple>
@@ -43,13 +44,21 @@ class PackedUpdatesTest : public UpdatesByDensity {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       const OnlyTarget only(target);
       const auto cpu = *MakeCpuBackend({.threads = threads});
-      // The state may reuse this memory, and must not add to the values there.
-      HostVector<double>(spec_.layout.num_rows, std::numeric_limits<double>::infinity());
+      FillFreeMemoryWithInfinity();
       const auto aggregator = NewAggregator(*cpu, spec_, "dense");
       EXPECT_GE(Accumulate(*aggregator, true), 2);
       EXPECT_EQ(Difference(expected_, std::move(*aggregator).Report()), "")
           << hwy::TargetName(target) << ", threads: " << threads;
     }
+  }
+
+  // The state reuses the memory that is freed here, and must not add to the values there.
+  void FillFreeMemoryWithInfinity() {
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);  // so that free() keeps the memory
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    const HostVector<double> infinite(spec_.layout.num_rows,
+                                      std::numeric_limits<double>::infinity());
+    const std::vector<HostVector<double>> memory(8, infinite);
   }
 
   // Returns how many of the updates kept their rows packed.
@@ -110,6 +119,7 @@ constexpr DensityCase kManyRowsCases[] = {
     {"ShortBitmaps", 0.93, ValueType::kF32, Values::kNormal},
     {"OneBitADifference", 1, ValueType::kF32, Values::kNormal, false, 5},
     {"Bitmaps", 0.6, ValueType::kF32, Values::kNormal},
+    {"BitmapsOfDoubles", 0.6, ValueType::kF64, Values::kNormal},
     {"Differences", 0.05, ValueType::kF32, Values::kNormal},
 };
 INSTANTIATE_TEST_SUITE_P(All, PackedUpdatesOfManyRowsTest,

@@ -113,16 +113,16 @@ std::vector<Source<Value>> MakeSources(size_t count, uint64_t num_rows, bool man
   return sources;
 }
 
-// Reads the entries of a window's chunks, packed or not. `value_bytes` may be 0.
+// Reads the entries of a window's spans, packed or not. `value_bytes` may be 0.
 template <class Value>
 Entries ReadBack(const Partition& partition, size_t w, uint64_t begin, size_t value_bytes,
                  bool& packed) {
   Entries entries;
-  std::vector<EntryChunk> chunks;
-  partition.Read(w, chunks);
-  for (const EntryChunk& chunk : chunks) {
-    packed |= chunk.values == nullptr;
-    chunk.ForEachCursor(begin, value_bytes, [&](const Cursor& part) {
+  std::vector<EntrySpan> spans;
+  partition.Read(w, spans);
+  for (const EntrySpan& span : spans) {
+    packed |= span.values == nullptr;
+    span.ForEachCursor(begin, value_bytes, [&](const Cursor& part) {
       const auto* values = reinterpret_cast<const Value*>(part.value);
       for (size_t i = 0; i < part.size(); ++i) {
         const float weight = part.weights == nullptr ? part.weight : part.weights[i];
@@ -210,7 +210,7 @@ TEST(Partition, ValuesOfEverySizeComeBack) {
 }
 
 // Contributors of weight 0, each with first entries of rows and with further ones (Cursor).
-TEST(Partition, ZerosOfBothSignsMakeNoChunkForEachEntry) {
+TEST(Partition, ZerosOfBothSignsMakeNoSpanForEachEntry) {
   constexpr uint64_t kWindows = 64;
   constexpr size_t kCursors = 200;
   constexpr size_t kEntries = kCursors * kWindows;
@@ -231,21 +231,21 @@ TEST(Partition, ZerosOfBothSignsMakeNoChunkForEachEntry) {
   Parallel parallel(1);
   Partition partition({10 * kWindows, 1, ValueType::kF32}, sizeof(float), windows, parallel);
   partition.Distribute(cursors, [](size_t) -> std::span<std::byte> { return {}; });
-  size_t num_chunks = 0;
+  size_t num_spans = 0;
   size_t signs = 0;
   for (size_t w = 0; w < kWindows; ++w) {
     ASSERT_EQ(partition.EntriesOf(w), kCursors);
-    std::vector<EntryChunk> chunks;
-    partition.Read(w, chunks);
-    num_chunks += chunks.size();
-    for (const EntryChunk& chunk : chunks) {
-      for (size_t i = 0; i < chunk.size; ++i) {
-        const float weight = chunk.weights == nullptr ? chunk.weight : chunk.weights[i];
+    std::vector<EntrySpan> spans;
+    partition.Read(w, spans);
+    num_spans += spans.size();
+    for (const EntrySpan& span : spans) {
+      for (size_t i = 0; i < span.size; ++i) {
+        const float weight = span.weights == nullptr ? span.weight : span.weights[i];
         signs += std::signbit(weight) ? 1 : 0;
       }
     }
   }
-  EXPECT_LT(num_chunks, kEntries / 8);
+  EXPECT_LT(num_spans, kEntries / 8);
   EXPECT_EQ(signs, kEntries / 2);
 }
 
@@ -266,20 +266,20 @@ TEST(Partition, RowsOfSeveralValuesComeBackAsReferences) {
   partition.Distribute({&cursor, 1}, [](size_t) -> std::span<std::byte> { return {}; });
   std::vector<bool> seen(rows.size());
   for (size_t w = 0; w < windows.size(); ++w) {
-    std::vector<RefChunk> chunks;
-    partition.Read(w, chunks);
-    for (const RefChunk& chunk : chunks) {
-      for (size_t i = 0; i < chunk.size; ++i) {
+    std::vector<RefSpan> spans;
+    partition.Read(w, spans);
+    for (const RefSpan& span : spans) {
+      for (size_t i = 0; i < span.size; ++i) {
         const auto entry = static_cast<size_t>(
-            (reinterpret_cast<const float*>(chunk.refs[i].values) - values.data()) / kWidth);
+            (reinterpret_cast<const float*>(span.refs[i].values) - values.data()) / kWidth);
         ASSERT_LT(entry, rows.size());
         EXPECT_FALSE(seen[entry]);
         seen[entry] = true;
-        EXPECT_EQ(chunk.rows[i], rows[entry]);
-        EXPECT_GE(chunk.rows[i], windows[w].begin);
-        EXPECT_LT(chunk.rows[i], windows[w].end);
-        EXPECT_EQ(chunk.refs[i].row_cell, nullptr);
-        EXPECT_EQ(chunk.refs[i].weight, -3.0f);
+        EXPECT_EQ(span.rows[i], rows[entry]);
+        EXPECT_GE(span.rows[i], windows[w].begin);
+        EXPECT_LT(span.rows[i], windows[w].end);
+        EXPECT_EQ(span.refs[i].row_cell, nullptr);
+        EXPECT_EQ(span.refs[i].weight, -3.0f);
       }
     }
   }

@@ -28,7 +28,7 @@ struct DensityCase {
 // Test names and messages show this.
 inline std::ostream& operator<<(std::ostream& out, const DensityCase& c) { return out << c.name; }
 
-// Four updates of a case for an operator, the first of which has weight 0.
+// Four updates of a case for an operator, the third of which has weight 0.
 class UpdatesByDensity : public ::testing::TestWithParam<std::tuple<DensityCase, const char*>> {
  public:
   static std::string NameOf(const ::testing::TestParamInfo<ParamType>& info) {
@@ -44,7 +44,7 @@ class UpdatesByDensity : public ::testing::TestWithParam<std::tuple<DensityCase,
     std::bernoulli_distribution held(c.density);
     for (int u = 0; u < 4; ++u) {
       Update& update = updates_.emplace_back();
-      update.weight = u == 0 ? 0 : MakeWeight(spec_, c.values, random);
+      update.weight = u == 2 ? 0 : MakeWeight(spec_, c.values, random);
       for (uint64_t row = 0; row < num_rows; ++row) {
         if (c.density < 1 && !held(random)) continue;
         if (u == 3 && row < last_begin) continue;

@@ -34,7 +34,7 @@ void ExpectSummed(const SlotRule& rule, uint64_t num_rows, std::vector<HostUpdat
     DeviceBatch batch = Upload(queue, num_rows, updates);
     if (plenty) batch.view.update_nnz_max = nnz_max;
     ASSERT_TRUE(CanSumBuckets(batch.view, rule));
-    Run run = SumBuckets(queue, batch.view, rule);
+    SlotRun run = SumBuckets(queue, batch.view, rule);
     EXPECT_TRUE(Fetch(queue, rule, run) == expected)
         << updates.size() << " updates, " << nnz << " entries, " << num_rows << " rows, "
         << rule.slots() << " slots, memory in plenty: " << plenty;

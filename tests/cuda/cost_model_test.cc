@@ -16,7 +16,7 @@ using sparseagg::testing::MakeSpec;
 
 BackendInfo H200(DeviceRates rates = {}) {
   BackendInfo info{.name = "cuda", .memory_bytes = uint64_t{100} << 30};
-  for (const DevicePlanRow& row : DevicePlans()) info.plans.emplace_back(row.name);
+  for (const DevicePlan& row : DevicePlans()) info.plans.emplace_back(row.name);
   info.cost = [rates](const BackendInfo&, std::string_view plan, const ReduceSpec& spec,
                       const Workload& workload) { return CudaCost(rates, plan, spec, workload); };
   return info;
@@ -93,7 +93,7 @@ TEST(CudaCost, IsThatOfTheBusWhereReductionsAreFaster) {
 }
 
 TEST(CudaCost, GrowsWithTheEntries) {
-  for (const DevicePlanRow& row : DevicePlans()) {
+  for (const DevicePlan& row : DevicePlans()) {
     const auto seconds = [&](uint64_t nnz) {
       return CudaCost({}, row.name, Scalars(1 << 28), Load(100, nnz, EntryOrder::kUnsorted))
           .seconds;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/cost_model.h"
-#include "cuda/reduction.h"
+#include "cuda/device_reduction.h"
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"
 #include "tests/cuda/emulator/runtime.h"
@@ -36,7 +36,7 @@ class CountsTest : public ::testing::Test {
 
   static std::vector<std::string> Plans() {
     std::vector<std::string> plans;
-    for (const DevicePlanRow& row : DevicePlans()) plans.emplace_back(row.name);
+    for (const DevicePlan& row : DevicePlans()) plans.emplace_back(row.name);
     return plans;
   }
   static absl::StatusOr<Aggregate> Expected(const ReduceSpec& spec,
@@ -56,7 +56,7 @@ class CountsTest : public ::testing::Test {
     }
   }
   // They are one batch.
-  static void Fold(Reduction& reduction, Context& context, const ReduceSpec& spec,
+  static void Fold(DeviceReduction& reduction, Context& context, const ReduceSpec& spec,
                    const std::vector<Update>& updates, size_t begin, size_t end) {
     Batch batch(context.uploads, context.staging);
     AddTo(batch, context, spec, updates, begin, end);
@@ -78,7 +78,7 @@ TEST_F(CountsTest, ABatchIsReducedWithoutAWaitForACount) {
         if (plan == "thrust_sort_reduce") continue;
         MemoryPool pool(0, uint64_t{1} << 30);
         Context context(pool, uint64_t{64} << 20);
-        Reduction reduction(spec, plan, context);
+        DeviceReduction reduction(spec, plan, context);
         for (size_t begin = 0; begin < updates.size(); begin += 3) {
           Batch batch(context.uploads, context.staging);
           AddTo(batch, context, spec, updates, begin, begin + 3);
@@ -101,7 +101,7 @@ TEST_F(CountsTest, WhereMemoryIsShortTheHostWaitsForCountsAndTheBitsAreTheSame) 
   for (const char* plan : {"radix_segments", "row_reduce", "tile_merge"}) {
     MemoryPool pool(0, uint64_t{256} << 10);
     Context context(pool, uint64_t{64} << 20);
-    Reduction reduction(spec, plan, context);
+    DeviceReduction reduction(spec, plan, context);
     ResetFakeGpu();
     for (size_t u = 0; u < updates.size(); ++u) Fold(reduction, context, spec, updates, u, u + 1);
     EXPECT_GT(TheFakeGpu().waits, updates.size() * kWaitsOfABatch) << plan;
@@ -116,7 +116,7 @@ TEST_F(CountsTest, WithoutPagesToLockCountsArriveAllTheSame) {
   const auto updates = MakeUpdates(spec, {.nnz = 700, .contributors = 4}, 7);
   MemoryPool pool(0, uint64_t{1} << 30);
   Context context(pool, uint64_t{64} << 20);
-  Reduction reduction(spec, "radix_segments", context);
+  DeviceReduction reduction(spec, "radix_segments", context);
   for (size_t u = 0; u < updates.size(); ++u) Fold(reduction, context, spec, updates, u, u + 1);
   EXPECT_EQ(Difference(Expected(spec, updates), reduction.Finish(1)), "");
   ResetFakeGpu();
@@ -129,7 +129,7 @@ TEST_F(CountsTest, AStateOfFewRowsGivesBackTheMemoryForMany) {
   for (const char* plan : {"radix_segments", "tile_merge"}) {
     MemoryPool pool(0, uint64_t{1} << 30);
     Context context(pool, uint64_t{64} << 20);
-    Reduction reduction(spec, plan, context);
+    DeviceReduction reduction(spec, plan, context);
     Fold(reduction, context, spec, updates, 0, updates.size());
     EXPECT_EQ(reduction.device_bytes(), 5000 * (sizeof(uint64_t) + sizeof(Int128))) << plan;
     EXPECT_EQ(pool.used_bytes(), reduction.device_bytes()) << plan;
@@ -143,7 +143,7 @@ TEST_F(CountsTest, ASnapshotOfADenseStateKeepsNoMemory) {
   for (const char* plan : {"dense_accumulate", "cusparse_dense"}) {
     MemoryPool pool(0, uint64_t{1} << 30);
     Context context(pool, uint64_t{64} << 20);
-    Reduction reduction(spec, plan, context);
+    DeviceReduction reduction(spec, plan, context);
     Fold(reduction, context, spec, updates, 0, 1);
     ResetFakeGpu();
     EXPECT_EQ(reduction.State().rows.size(), 5000u);
@@ -164,7 +164,7 @@ TEST_F(CountsTest, ADenseStateIsListedAndRoundedInTheMemoryThatItsPlanCounts) {
       const uint64_t memory = CudaCost({}, plan, spec, {}).index_space_bytes() + 4096;
       MemoryPool pool(0, uint64_t{1} << 30);
       Context context(pool, uint64_t{64} << 20);
-      Reduction reduction(spec, plan, context);
+      DeviceReduction reduction(spec, plan, context);
       Fold(reduction, context, spec, updates, 0, 1);
       ResetFakeGpu();
       reduction.State();
@@ -184,7 +184,7 @@ TEST_F(CountsTest, MoreSideEntriesThanTheirListHoldsAreAllFound) {
   }
   MemoryPool pool(0, uint64_t{1} << 30);
   Context context(pool, uint64_t{64} << 20);
-  Reduction reduction(spec, "radix_segments", context);
+  DeviceReduction reduction(spec, "radix_segments", context);
   for (const auto& [begin, end] : {std::pair{size_t{0}, size_t{1}}, {size_t{1}, updates.size()}}) {
     Batch batch(context.uploads, context.staging);
     AddTo(batch, context, spec, updates, begin, end);

@@ -20,13 +20,13 @@ struct HostRun {
 class DenseStateTest : public ::testing::Test {
  protected:
   // A run on the device, whose memory the test sees.
-  gpu::Run Upload(const HostRun& from) {
-    gpu::Run run{{queue_, from.rows.size()}, {queue_, from.slots.size()}, from.rows.size()};
+  gpu::SlotRun Upload(const HostRun& from) {
+    gpu::SlotRun run{{queue_, from.rows.size()}, {queue_, from.slots.size()}, from.rows.size()};
     queue_.Upload(run.rows.data(), from.rows.data(), from.rows.size());
     queue_.Upload(run.slots.data(), from.slots.data(), from.slots.size());
     return run;
   }
-  static HostRun Fetch(const SlotRule& rule, const gpu::Run& run) {
+  static HostRun Fetch(const SlotRule& rule, const gpu::SlotRun& run) {
     return {{run.rows.data(), run.rows.data() + run.size},
             {run.slots.data(), run.slots.data() + run.size * rule.slots()}};
   }

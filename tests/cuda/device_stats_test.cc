@@ -31,7 +31,7 @@ class DeviceStatsTest : public ::testing::Test {
   void SetUp() override { testing::ResetFakeGpu(); }
   void TearDown() override { testing::ResetFakeGpu(); }
 
-  // As the server has it.
+  // Makes the back end as the server does.
   static std::unique_ptr<Backend> MakeBackend() {
     gpu::Tuning tuning{.calibrate = false, .upload_bytes = 1};
     tuning.wait_max = std::chrono::hours(1);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -27,7 +27,7 @@ struct HostUpdate {
 };
 using Sums = std::map<uint64_t, std::vector<Int128>>;
 
-// Of any size and sign.
+// Makes an update whose values have any size and sign.
 inline HostUpdate UpdateOf(std::vector<uint64_t> rows, std::mt19937_64& random) {
   HostUpdate update{.weight = static_cast<float>(random() % 1000)};
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -85,7 +85,7 @@ inline DeviceBatch Upload(Queue& queue, uint64_t num_rows, const std::vector<Hos
   return batch;
 }
 
-inline Sums Fetch(Queue& queue, const SlotRule& rule, Run& run) {
+inline Sums Fetch(Queue& queue, const SlotRule& rule, SlotRun& run) {
   CountRows(queue, run);
   std::vector<uint64_t> rows(run.size);
   std::vector<Int128> slots(run.size * rule.slots());

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "cuda/cuda_backend.h"
-#include "cuda/reduction.h"
+#include "cuda/device_reduction.h"
 #include "sparse/reference_backend.h"
 #include "sparse/validate.h"
 #include "tests/cuda/emulator/runtime.h"
@@ -51,7 +51,7 @@ class LateDeviceTest : public ::testing::Test {
   }
   void ExpectAFoldToThrowAndToFreeNothingThatKernelsMayRead() {
     {
-      Reduction reduction(spec_, kPlan, context_);
+      DeviceReduction reduction(spec_, kPlan, context_);
       Batch batch(context_.uploads, context_.staging);
       AddTo(batch);
       EXPECT_THROW(reduction.Fold(batch), std::bad_alloc);

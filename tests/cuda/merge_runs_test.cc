@@ -16,7 +16,7 @@ namespace {
 using HostRun = std::map<uint64_t, std::vector<Int128>>;
 
 // Whose number of rows the host knows, or only the device, which has room for more.
-Run Upload(Queue& queue, const SlotRule& rule, const HostRun& from, bool counted) {
+SlotRun Upload(Queue& queue, const SlotRule& rule, const HostRun& from, bool counted) {
   std::vector<uint64_t> rows;
   std::vector<Int128> slots;
   for (const auto& [row, of_row] : from) {
@@ -24,7 +24,7 @@ Run Upload(Queue& queue, const SlotRule& rule, const HostRun& from, bool counted
     slots.insert(slots.end(), of_row.begin(), of_row.end());
   }
   const uint64_t most = counted ? rows.size() : 2 * rows.size() + 77;
-  Run run{{queue, most}, {queue, most * rule.slots()}, most};
+  SlotRun run{{queue, most}, {queue, most * rule.slots()}, most};
   queue.UploadPageable(run.rows.data(), rows.data(), rows.size());
   queue.UploadPageable(run.slots.data(), slots.data(), slots.size());
   if (counted) return run;
@@ -34,7 +34,7 @@ Run Upload(Queue& queue, const SlotRule& rule, const HostRun& from, bool counted
   return run;
 }
 
-HostRun Fetch(Queue& queue, const SlotRule& rule, Run& run) {
+HostRun Fetch(Queue& queue, const SlotRule& rule, SlotRun& run) {
   CountRows(queue, run);
   std::vector<uint64_t> rows(run.size);
   std::vector<Int128> slots(run.size * rule.slots());
@@ -85,10 +85,10 @@ void ExpectMerged(const SlotRule& rule, const std::vector<uint64_t>& a_rows,
     for (const bool counted : {true, false}) {
       MemoryPool pool(0, budget);
       Queue queue(pool);
-      const Run device_a = Upload(queue, rule, a, true);
-      const Run device_b = Upload(queue, rule, b, counted);
+      const SlotRun device_a = Upload(queue, rule, a, true);
+      const SlotRun device_b = Upload(queue, rule, b, counted);
       const uint64_t before = pool.used_bytes();
-      Run merged = MergeRuns(queue, rule, device_a, device_b);
+      SlotRun merged = MergeRuns(queue, rule, device_a, device_b);
       EXPECT_LE(pool.used_bytes() - before, MergeBytes(rule, a.size(), device_b.size) + 8);
       EXPECT_TRUE(Fetch(queue, rule, merged) == expected)
           << a.size() << " and " << b.size() << " rows of " << rule.slots() << " slots, budget "

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/device_reduction.h"
 #include "cuda/kernels/rows/row_pieces.h"
 #include "cuda/raii/memory_pool.h"
-#include "cuda/reduction.h"
 #include "cuda/window.h"
 #include "sparse/ops/all.h"
 #include "sparse/reference_backend.h"
@@ -54,10 +54,10 @@ class RowReduceTest : public ::testing::Test {
     staged.order = ValidateUpdate(spec, staged.entries.view(), update.weight).value();
     batch.Add({std::move(staged), update.weight});
   }
-  // The result of batches of so many updates; the last one is given to Finish() when `at_end`.
+  // Returns the result of batches of this size; the last one is passed to Finish() if `at_end`.
   absl::StatusOr<Aggregate> Reduce(const ReduceSpec& spec, const std::vector<Update>& updates,
                                    size_t of_batch, bool at_end) {
-    Reduction reduction(spec, "row_reduce", context_);
+    DeviceReduction reduction(spec, "row_reduce", context_);
     for (size_t begin = 0; begin < updates.size(); begin += of_batch) {
       Batch batch(context_.uploads, context_.staging);
       const size_t end = std::min(begin + of_batch, updates.size());
@@ -173,7 +173,7 @@ TEST_F(RowReduceTest, WithTooLittleMemoryToRoundAtOnceTheBitsAreTheSame) {
   for (uint64_t budget = 24 << 10; budget < 400 << 10; budget += 4 << 10) {
     MemoryPool pool(0, budget);
     Context context(pool, uint64_t{64} << 20);
-    Reduction reduction(spec, "row_reduce", context);
+    DeviceReduction reduction(spec, "row_reduce", context);
     Batch batch(context.uploads, context.staging);
     for (const Update& update : updates) AddTo(batch, spec, update);
     try {

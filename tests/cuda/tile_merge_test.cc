@@ -29,7 +29,7 @@ void ExpectMerged(const SlotRule& rule, uint64_t num_rows, const std::vector<Hos
     Queue queue(pool);
     const DeviceBatch batch = Upload(queue, num_rows, updates);
     ASSERT_TRUE(CanMergeTiles(batch.view, rule));
-    Run run = MergeTiles(queue, batch.view, rule);
+    SlotRun run = MergeTiles(queue, batch.view, rule);
     EXPECT_TRUE(Fetch(queue, rule, run) == expected)
         << updates.size() << " updates, " << nnz << " entries, " << num_rows << " rows, "
         << rule.slots() << " slots, memory in plenty: " << plenty;

@@ -1,4 +1,4 @@
-// The admin port of the real program.
+// Tests the admin port of the real program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -56,7 +56,7 @@ class AdminTest : public ::testing::Test {
     EXPECT_EQ(connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     return connection;
   }
-  // What the server answers to a request of exactly these headers and bytes.
+  // Sends a request of exactly these headers and bytes, and returns the server's answer.
   std::string RawPost(const std::string& path, const std::string& headers,
                       const std::string& body = "") const {
     const int connection = Connect();
@@ -73,7 +73,7 @@ class AdminTest : public ::testing::Test {
     return answer;
   }
 
-  // A durable round with an accepted, a repeated and a refused update, published.
+  // Publishes a durable round with an accepted, a repeated and a refused update.
   void RunARound() {
     const std::string round = client_.Create(VectorRound("t", 10), "step-1")->name();
     const auto update = VectorUpdate(round, "a", VectorEntries("t", 10, {3, 4}, {7, 8}));
@@ -108,7 +108,7 @@ TEST_F(AdminTest, EveryMetricIsDocumentedAndEveryDocumentedOneExists) {
   std::ifstream file(SPARSEAGG_SOURCE_DIR "/docs/metrics.md");
   const std::string docs{std::istreambuf_iterator<char>(file), {}};
   std::set<std::string> documented = Matches(docs, "\\n\\| `([a-z_]+)`");
-  // Those of a GPU are where there is one: device_metrics_test.
+  // A server without a GPU has no device metrics; device_metrics_test checks them.
   std::erase_if(documented,
                 [](const std::string& name) { return name.starts_with("sparseagg_device_"); });
   EXPECT_GT(documented.size(), 20);
@@ -175,7 +175,7 @@ TEST_F(AdminTest, ARoundShowsHowFarItIsAndHowItEnds) {
   EXPECT_EQ(round["policy"]["seal_reason"], "GOAL");
 }
 
-// Error messages quote them; they stay between the server and the sender.
+// Error messages quote numbers of an update. Only its sender may see them.
 TEST_F(AdminTest, NothingOnThePortOrInTheLogQuotesAnIndex) {
   ASSERT_EQ(Post("/api/log-level?level=debug"), 200);
   RunARound();
@@ -197,7 +197,8 @@ TEST_F(AdminTest, CommandsNeedTheHeaderAndForeignHostsAreRefused) {
   EXPECT_EQ(Get("/healthz"), "ok\n");
 }
 
-// Bound beyond loopback, the port answers to any name, but not to a command under one.
+// A port that is bound beyond loopback answers requests for any host name, but refuses commands
+// that are sent to a name.
 TEST(AdminPortTest, NoForeignNameStopsAServerThatListensEverywhere) {
   const testing::TemporaryFolder folder;
   const std::string port_file = folder.path() + "/admin_port";
@@ -229,7 +230,7 @@ TEST_F(AdminTest, AHeaderWithoutEndIsReadToItsBound) {
   const std::string piece(1 << 20, 'x');
   const std::string beginning = "GET / HTTP/1.1\r\nX: ";
   ASSERT_GT(send(connection, beginning.data(), beginning.size(), MSG_NOSIGNAL), 0);
-  // Until the server closes; without a bound it would take all of it.
+  // Sends until the server closes the connection. A server without a bound would read all of it.
   size_t sent = 0;
   while (sent < (256 << 20)) {
     const ssize_t bytes = send(connection, piece.data(), piece.size(), MSG_NOSIGNAL);
@@ -259,7 +260,7 @@ TEST_F(AdminTest, TheLogLevelChangesWhileTheServerRuns) {
   EXPECT_EQ((*row)["source"], "changed while the server runs");
 }
 
-// `curl -X POST` sends this. Nothing follows, and the server does not wait until it is sure.
+// `curl -X POST` sends this. No body follows, and the server does not wait for one.
 TEST_F(AdminTest, ACommandThatAnnouncesNoBodyIsAnsweredAtOnce) {
   EXPECT_THAT(RawPost("/api/log-level?level=debug", ""), HasSubstr("HTTP/1.1 200 "));
   EXPECT_THAT(RawPost("/api/log-level?level=loud", ""), HasSubstr("HTTP/1.1 400 "));
@@ -332,7 +333,7 @@ TEST(ReloadTest, SighupTakesOverTheLogLevelOfTheFile) {
   const std::string path = folder.path() + "/server.conf";
   std::ofstream(path) << "log-level = warning\n";
   testing::ServerProcess server({"--config", path, "--log-level=info"});
-  // A flag beats the file: it stays.
+  // A flag takes precedence over the file, so its value stays.
   server.Signal(SIGHUP);
   EXPECT_TRUE(server.WaitForLog("event=\"configuration reloaded\" log_level=info"));
   std::ofstream(path) << "log-levle = debug\n";

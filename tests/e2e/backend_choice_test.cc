@@ -1,5 +1,5 @@
-// --backend, through the real program. Which back ends there are depends on the build and the
-// machine; what must hold does not.
+// Tests --backend with the real program. The available back ends depend on the build and the
+// machine; the expectations do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST(BackendChoiceTest, AutoServesWithWhatThereIsAndSaysWhatThereIsNot) {
   if (log.find("backend=cuda device=") == std::string::npos) {
     EXPECT_THAT(log, HasSubstr("backend=cpu device="));
   }
-  // One line, and only of a back end that this build has.
+  // The log has one such line, and only for a back end of this build.
   const auto line = log.find("event=\"back end not available\"");
   if (line != std::string::npos) {
     EXPECT_THAT(log.substr(line), HasSubstr("backend=cuda message=\"no usable GPU: "));
@@ -48,7 +48,8 @@ TEST(BackendChoiceTest, TheCpuIsServedWithoutALineAboutOthers) {
   EXPECT_THAT(server.log(), ::testing::Not(HasSubstr("back end not available")));
 }
 
-// A container's limit kills: what the server's own limits add up to is compared with it.
+// A process that exceeds its container's limit is killed, so the server compares the sum of its own
+// limits with it.
 TEST(MemoryWarningTest, ComesWhereLimitsAllowMoreThanThereIs) {
   constexpr std::string_view kWarning = "the limits allow more memory than is available";
   testing::ServerProcess by_default({"--backend", "cpu"});

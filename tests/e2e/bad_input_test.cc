@@ -1,6 +1,6 @@
-// Hostile and mistaken input, one row a case: refused with its code and reason, in words that name
-// the tensor, the position and the limit; nothing of it is counted, and server and connection live
-// on.
+// Hostile and mistaken input, one row a case. Each is refused with its code and reason, and the
+// message names the tensor, the position and the limit. Nothing of it is counted, and the server
+// and the connection stay usable.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -251,7 +251,7 @@ std::vector<BadUpdate> AllBadUpdates() {
   return all;
 }
 
-// One server for all cases: it has to survive them.
+// All cases use one server, which has to survive them.
 class SharedServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -279,7 +279,7 @@ class SharedServer : public ::testing::Test {
     for (const std::string& word : bad.words) EXPECT_THAT(message, HasSubstr(word));
   }
 
-  // A good update is counted, on the same connection, and alone.
+  // Of all updates on the connection, only a valid one is counted.
   static void ExpectNothingCountedAndServerAlive(const std::string& round) {
     EXPECT_EQ(client_->Get(round)->contributors(), 0);
     EXPECT_EQ(client_->channel()->GetState(false), GRPC_CHANNEL_READY);
@@ -331,7 +331,7 @@ TEST_P(BadUpdateTest, IsRefusedOnAStreamThatGoesOn) {
   ExpectNothingCountedAndServerAlive(round);
 }
 
-// An update of the same bytes in chunks: refused when it begins, when its bytes do not add up, or
+// The same bytes in chunks are refused when the update begins, when its bytes do not add up, or
 // when it is complete.
 TEST_P(BadUpdateTest, IsRefusedInChunks) {
   const std::string round = NewRound();

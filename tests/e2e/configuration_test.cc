@@ -1,5 +1,5 @@
-// A configuration that cannot work is refused before anything is started, in words that say what
-// would.
+// A configuration that cannot work is refused before anything is started, with a message that says
+// what would work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -143,7 +143,7 @@ TEST_F(CheckConfigTest, TellsAllThatIsWrong) {
   EXPECT_THAT(run.output, HasSubstr("sparseagg serve: cannot use the data directory"));
 }
 
-// One that has no effect may be a setting with a wrong name.
+// A variable that has no effect may be a misspelt setting.
 TEST(EnvironmentTest, VariablesThatNobodyReadsAreWarnedOf) {
   setenv("SPARSEAGG_ROUND_MAX", "5", 1);
   setenv("SPARSEAGG_TOKEN_FILE", "/dev/null", 1);  // of the commands

@@ -1,6 +1,6 @@
-// kill -9 of the real server under load: every receipt that a client holds is honoured after the
-// restart, and every update is in the sum once. Client i adds 1 at coordinate i, so the result says
-// by itself who was counted how often.
+// Kills the real server (kill -9) under load. Every receipt that a client holds is honoured after
+// the restart, and every update is in the sum once. Client i adds 1 at coordinate i, so the result
+// shows how often each client was counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -85,7 +85,7 @@ TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
   }
 
   TestClient client(testing::NewChannel(server->address()));
-  // A client that had no answer asks again, with the same update: it counts once, either way.
+  // A client without an answer sends the same update again, which counts once in either case.
   for (const int64_t id : unknown) {
     const auto receipt = client.Submit(UpdateOf(id));
     ASSERT_TRUE(receipt.ok()) << receipt.status();
@@ -109,7 +109,7 @@ TEST(CrashTest, EveryReceiptHoldsAfterKillAndEveryUpdateCountsOnce) {
   check(reader);
 }
 
-// The last byte of an update in chunks is sent to another process than the first.
+// An update in chunks begins in one process of the server and ends in the next.
 TEST(CrashTest, AnUpdateInChunksGoesOnAfterAKill) {
   testing::TemporaryFolder folder;
   std::vector<int64_t> indices(1'500'000);
@@ -117,7 +117,7 @@ TEST(CrashTest, AnUpdateInChunksGoesOnAfterAKill) {
   const std::vector<float> ones(indices.size(), 1.0f);
   const auto update =
       testing::Chunked(VectorUpdate("rounds/r", "a", VectorEntries("t", 2 * kSize, indices, ones)));
-  // Sends chunks up to `end`; the offset that the server had.
+  // Sends chunks up to `end`, and returns the offset from which the server let it continue.
   const auto send = [&](const std::string& address, uint64_t end, v1::StreamUpdatesResponse& last) {
     TestClient client(testing::NewChannel(address));
     const auto context = testing::NewContext();
@@ -135,7 +135,7 @@ TEST(CrashTest, AnUpdateInChunksGoesOnAfterAKill) {
       EXPECT_TRUE(stream->Read(&last));
       return resumed_at;
     }
-    // To begin again on the same stream is answered behind the chunks.
+    // The answer to a second beginning on the same stream shows that the chunks have been handled.
     *message.mutable_begin() = update.begin;
     EXPECT_TRUE(stream->Write(message) && stream->Read(&last));
     return resumed_at;

@@ -1,4 +1,4 @@
-// What the real program says of its GPU, which is an emulated one (tests/cuda/emulator).
+// The real program reports the metrics of its GPU, which is emulated (tests/cuda/emulator).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>

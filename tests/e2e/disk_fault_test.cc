@@ -1,4 +1,5 @@
-// The real server on a disk that fails (disk_faults.cc): no receipt is lost, nothing is half done.
+// The real server uses a disk that fails (disk_faults.cc). No receipt is lost, nothing is half
+// done.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,15 +37,15 @@ class DiskFaultTest : public ::testing::Test {
     return {"--data-dir", data(), "--store-free-bytes-min", "0"};
   }
   std::string stuck_flag() const { return folder_.path() + "/stuck"; }
-  // Lets the disk be full for files whose path holds `text`, until the flag is removed.
+  // Makes the disk full for files whose path contains `text`, until the flag is removed.
   void Fill(const std::string& text) const { Raise(full_flag(), text); }
-  // Lets syncs of such files begin and never end.
+  // Makes syncs of such files hang.
   void Block(const std::string& text) const { Raise(stuck_flag(), text); }
   static void Raise(const std::string& flag, const std::string& text) {
     std::ofstream(flag + ".tmp") << text;
     std::filesystem::rename(flag + ".tmp", flag);
   }
-  // `sync_fails`: which sync of the server's does; 0: none.
+  // `sync_fails` is the number of the server's sync that fails, or 0.
   std::unique_ptr<ServerProcess> StartOnFaultyDisk(
       int sync_fails = 0, const std::vector<std::string>& more_arguments = {}) const {
     setenv("LD_PRELOAD", SPARSEAGG_DISK_FAULTS, 1);
@@ -61,7 +62,7 @@ class DiskFaultTest : public ::testing::Test {
     }
     return server;
   }
-  // Client i adds 1 to coordinates i, and to `more` others that nobody else touches.
+  // Client i adds 1 to coordinate i, and to `more` coordinates that only this client has.
   v1::SubmitUpdateRequest UpdateOf(int64_t client, int more = 0) const {
     std::vector<int64_t> rows = {client};
     for (int i = 0; i < more; ++i) rows.push_back(1000 + client * 50'000 + i);
@@ -75,7 +76,7 @@ class DiskFaultTest : public ::testing::Test {
 
 TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
   int failed = 0;
-  // Those of the start come first; the number that they take is not ours to know.
+  // The first syncs are those of the start, whose number depends on SQLite.
   for (int sync_fails = 1; sync_fails <= 40; sync_fails += 3) {
     std::filesystem::remove_all(data());
     std::vector<int64_t> acknowledged;
@@ -84,7 +85,7 @@ TEST_F(DiskFaultTest, AFailedSyncEndsTheServerBeforeTheReceiptAndLosesNone) {
       if (!server->address().empty()) {
         TestClient client(testing::NewChannel(server->address()));
         absl::Status status = client.Create(testing::VectorRound("t", kSize), "r").status();
-        // Every third is large enough for a file of its own.
+        // Every third update is large enough for a file of its own.
         for (int64_t i = 0; status.ok() && i < 18; ++i) {
           status = client.Submit(UpdateOf(i, i % 3 == 0 ? 20'000 : 0)).status();
           if (status.ok()) acknowledged.push_back(i);
@@ -181,7 +182,8 @@ TEST_F(DiskFaultTest, ASealedRoundWaitsForRoomForItsResult) {
   EXPECT_EQ(testing::ArrayOf<float>(client.Aggregate("rounds/r")->values()).size(), 15 * 20'001u);
 }
 
-// A disk that does not answer, or a result of minutes: the round goes on after the next start.
+// A stop does not wait for a disk that hangs or a result that takes minutes. The round continues
+// after the next start.
 TEST_F(DiskFaultTest, AStopEndsInTimeWhateverIsBeingPublished) {
   constexpr std::chrono::seconds kTimeout{3};
   {

@@ -1,11 +1,11 @@
-// A disk that fails, for a program that is started with this library in LD_PRELOAD:
+// Simulates a disk that fails, in a program that is started with this library in LD_PRELOAD:
 //
-//   SPARSEAGG_FAULT_DIR   faults concern regular files below this folder, and the folder itself
-//   SPARSEAGG_FULL_FLAG   while this file exists, writes to paths that hold its text fail with
-//   ENOSPC SPARSEAGG_STUCK_FLAG  while this file exists, syncs of paths that hold its text do not
-//   return SPARSEAGG_SYNC_FAILS  the n-th fsync or fdatasync, from 1, fails with EIO; later ones
-//   succeed, as
-//                         Linux lets them
+// * SPARSEAGG_FAULT_DIR: only files in this folder, and the folder itself, are affected.
+// * SPARSEAGG_FULL_FLAG: while this file exists, writes to paths that contain its text fail with
+//   ENOSPC.
+// * SPARSEAGG_STUCK_FLAG: while this file exists, syncs of paths that contain its text hang.
+// * SPARSEAGG_SYNC_FAILS: the n-th fsync or fdatasync, from 1, fails with EIO. Later ones succeed,
+//   as on Linux.
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 using sparseagg::testing::Next;
 using sparseagg::testing::PathOf;
 
-// Whether the file lies below the folder, and its path holds `text`.
+// Returns whether the file is in the folder and its path contains `text`.
 bool Concerned(int fd, const char* text = "") {
   const char* folder = std::getenv("SPARSEAGG_FAULT_DIR");
   if (folder == nullptr) return false;
@@ -30,7 +30,7 @@ bool Concerned(int fd, const char* text = "") {
   return path.starts_with(folder) && path.find(text) != std::string::npos;
 }
 
-// Whether the file that the variable names exists, and its text is in the path of `fd`.
+// Returns whether the file that the variable names exists, and the path of `fd` contains its text.
 bool IsFlagged(const char* variable, int fd) {
   const char* flag = std::getenv(variable);
   const int flag_fd = flag == nullptr ? -1 : open(flag, O_RDONLY | O_CLOEXEC);

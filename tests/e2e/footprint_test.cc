@@ -1,5 +1,6 @@
-// README's first promise, blind: what a server takes and sends grows with the entries that were
-// sent, not with the index space, whatever the shape of the table and with nothing told in advance.
+// Tests README's promise from outside: a server's memory and traffic grow with the entries that
+// were sent, not with the index space, for tables of any shape and without hints about the
+// workload.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -59,7 +60,7 @@ uint64_t BytesOf(const Shape& shape) {
   return static_cast<uint64_t>(shape.contributors * shape.entries * (8 + 4 * shape.width));
 }
 
-// In bytes: "VmHWM:", the most that it ever was, or "VmRSS:", what it is now.
+// Returns the bytes of resident memory: the peak ("VmHWM:") or the current value ("VmRSS:").
 uint64_t Resident(pid_t pid, const std::string& key) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -68,7 +69,7 @@ uint64_t Resident(pid_t pid, const std::string& key) {
   return 0;
 }
 
-// Sums every contributor's update; the sum of all values of the result, which are small integers.
+// Sums every contributor's update, and returns the sum of the result's values (small integers).
 double SumThrough(testing::TestClient& client, const Shape& shape) {
   const auto round = client.Create(RoundOf(shape));
   EXPECT_TRUE(round.ok()) << round.status();
@@ -81,7 +82,7 @@ double SumThrough(testing::TestClient& client, const Shape& shape) {
   const auto answer = client.Aggregate(round->name());
   EXPECT_TRUE(answer.ok()) << answer.status();
   if (!answer.ok()) return 0;
-  // What the rows take, and less than 10 KB around them.
+  // The response takes the bytes of its rows, and less than 10 KB more.
   EXPECT_LE(answer->bytes.size(), BytesOf(shape) + 10'000);
   double sum = 0;
   for (const float value : testing::ArrayOf<float>(answer->values())) sum += value;
@@ -107,7 +108,7 @@ TEST(FootprintTest, OfARoundIsThatOfItsEntries) {
     EXPECT_EQ(SumThrough(client, shape),
               static_cast<double>(shape.contributors * shape.entries * shape.width));
     const uint64_t most = Resident(server.pid(), "VmHWM:");
-    // Beside what was sent: the result, which here holds as much.
+    // The server also holds the result, which here is as large as what was sent.
     EXPECT_LE(most, idle + 4 * 2 * BytesOf(shape) + 16 * kMiB)
         << (most - idle) / kMiB << " MiB for " << BytesOf(shape) / kMiB << " MiB of entries";
   }

@@ -1,5 +1,5 @@
-// What orchestrators and people with grpcurl expect of any server. The bytes are those of
-// grpc.health.v1 and grpc.reflection.v1alpha, spelled out: no generated code of ours is involved.
+// Orchestrators and grpcurl use these services of any server. The bytes are those of grpc.health.v1
+// and grpc.reflection.v1alpha, written out, so that no generated code of this project is involved.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -21,7 +21,7 @@ struct RawAnswer {
   std::string bytes;  // of the first response
 };
 
-// Sends one message to any method and takes the first answer.
+// Sends one message to a method and returns the first response.
 class RawCall {
  public:
   RawAnswer Send(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,

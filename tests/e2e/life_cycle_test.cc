@@ -1,6 +1,7 @@
-// Starts and stops of the real server while calls of every kind are open. It ends with 0 each time,
-// also under a sanitizer, whose reports end it with something else, and every call comes to an end
-// that says why. SPARSEAGG_STOPS says how often; ./dev check stops 200 times with each sanitizer.
+// Starts and stops the real server while calls of every kind are open. Its exit code is 0 each
+// time, also with a sanitizer, whose reports change the exit code, and every call ends with a
+// status that says why. SPARSEAGG_STOPS is the number of stops; ./dev check stops 200 times with
+// each sanitizer.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -31,7 +32,7 @@ using testing::VectorUpdate;
 
 constexpr int64_t kSize = 1 << 20;
 
-// Waits for the end of what is open, and returns how it ended.
+// Waits until the open call ends, and returns its status.
 using End = std::function<absl::Status()>;
 
 void CreateWithOneUpdate(TestClient& client, const std::string& id) {
@@ -41,7 +42,7 @@ void CreateWithOneUpdate(TestClient& client, const std::string& id) {
   ASSERT_TRUE(receipt.ok()) << receipt.status();
 }
 
-// All rows, so that it takes a while to write and to read.
+// The update has all rows, so that writing and reading it takes a while.
 v1::SubmitUpdateRequest LargeUpdate(const std::string& id) {
   std::vector<int64_t> rows(kSize);
   std::iota(rows.begin(), rows.end(), 0);
@@ -123,7 +124,7 @@ End ReadResult(TestClient& client, const std::string& id) {
   };
 }
 
-// The stop comes while the result is made and written.
+// The stop happens while the result is computed and written.
 End Publish(TestClient& client, const std::string& id) {
   CreateWithOneUpdate(client, id);
   EXPECT_TRUE(client.Submit(LargeUpdate(id)).ok());
@@ -131,7 +132,7 @@ End Publish(TestClient& client, const std::string& id) {
   return [] { return absl::OkStatus(); };
 }
 
-// Updates come until the server refuses them, or does not listen any more.
+// Sends updates until the server refuses them or does not listen any more.
 End KeepSubmitting(TestClient& client, const std::string& id) {
   CreateWithOneUpdate(client, id);
   const auto thread = std::make_shared<std::thread>([channel = client.channel(), id] {
@@ -149,7 +150,7 @@ End KeepSubmitting(TestClient& client, const std::string& id) {
   };
 }
 
-// An update that the server would wait for longer than it may.
+// Sends a part of an update, for whose rest the server would wait longer than the stop may take.
 End LeaveReduceHalf(TestClient& client, const std::string& id) {
   const std::shared_ptr<grpc::ClientContext> context = testing::NewContext();
   const std::shared_ptr stream = client.stub().Reduce(context.get());
@@ -174,7 +175,7 @@ constexpr Visit kVisits[] = {
     {"submit", &KeepSubmitting},
 };
 
-// Those whose bit is set, each on a connection of its own.
+// Opens the kinds of calls whose bit is set, each on a connection of its own.
 std::vector<End> Begin(const std::string& address, uint32_t which, int start) {
   std::vector<End> ends;
   for (size_t v = 0; v < std::size(kVisits); ++v) {
@@ -193,7 +194,7 @@ std::string Names(uint32_t which) {
   return names;
 }
 
-// Every other start takes up what the durable ones before it left.
+// Every other start uses the data directory of the durable starts before it.
 TEST(LifeCycleTest, EndsWithZeroWhateverIsOpen) {
   constexpr uint32_t kAll = (1u << std::size(kVisits)) - 1;
   const int stops = testing::Effort("SPARSEAGG_STOPS", 8);

@@ -1,5 +1,5 @@
-// What the server's process needs does not grow with the number of contributors: updates are folded
-// as they come, and only who was counted is remembered.
+// The memory of the server's process does not grow with the number of contributors, because updates
+// are folded as they arrive, and only the names of counted contributors are kept.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,10 +50,10 @@ uint64_t ResidentKilobytes(pid_t pid) {
   return 0;
 }
 
-// What a server's process takes while it sums the updates of so many contributors, after every
-// hundredth of them.
+// Returns the memory of a server's process after every hundredth update, while it sums the updates
+// of `contributors` contributors.
 std::vector<uint64_t> KilobytesOverTime(int contributors) {
-  // How far folding falls behind this client is a matter of the machine's mood; it is bounded.
+  // Folding may fall behind this client on a busy machine; this limit bounds the waiting updates.
   testing::ServerProcess server({"--staging-bytes-max=16777216"});
   testing::TestClient client(testing::NewChannel(server.address()));
   v1::RoundSpec spec;
@@ -80,8 +80,8 @@ uint64_t Median(std::vector<uint64_t> values) {
   return values[values.size() / 2];
 }
 
-// The first thousands fill what allocators and folds keep; the most that there ever was would be
-// more for more updates by chance alone.
+// The first thousands of updates fill the memory that allocators and folds keep. The peak is not
+// compared, because with more updates it is larger by chance alone.
 TEST(MemoryTest, DoesNotGrowWithTheNumberOfContributors) {
   const int contributors = testing::Effort("SPARSEAGG_MEMORY_CONTRIBUTORS", 10'000);
   const std::vector<uint64_t> seen = KilobytesOverTime(contributors);
@@ -117,7 +117,7 @@ TEST(MemoryTest, GoesBackToTheSystemWhenNobodyWantsIt) {
   const uint64_t few = before + (most - before) / 4;
   uint64_t now = most;
   while (now > few && std::chrono::steady_clock::now() < deadline) {
-    EXPECT_FALSE(client.Get(round).ok());  // asked now and again, a server lets go all the same
+    EXPECT_FALSE(client.Get(round).ok());  // rare calls do not keep the server from releasing
     now = ResidentKilobytes(server.pid());
   }
   EXPECT_LE(now, few) << before << " before, " << most << " during the round";

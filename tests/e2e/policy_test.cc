@@ -1,5 +1,6 @@
-// Rounds that end by themselves, on a real server that is killed: at the goal, before the deadline,
-// while it is down. Client i adds 1 at coordinate i, so the result says by itself who was counted.
+// Rounds end by their policy on a real server that is killed at the goal, before the deadline, or
+// that is down at the deadline. Client i adds 1 at coordinate i, so the result shows who was
+// counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -86,7 +87,7 @@ TEST_F(PolicyE2eTest, AKillAroundTheGoalCutsExactlyThere) {
           ++total;
           total.notify_all();
         }
-        total += kGoal;  // whoever waits need not wait for this thread
+        total += kGoal;  // other threads need not wait for this one
         total.notify_all();
       });
     }
@@ -97,7 +98,7 @@ TEST_F(PolicyE2eTest, AKillAroundTheGoalCutsExactlyThere) {
     for (std::thread& thread : threads) thread.join();
     server = Start();
     TestClient client(testing::NewChannel(server->address()));
-    // The number that is missing for the goal.
+    // This is the number of contributors that are missing for the goal.
     for (int64_t i = 0; i < static_cast<int64_t>(2 * kGoal); ++i) {
       const auto receipt = client.Submit(UpdateOf(name, i));
       if (receipt.ok()) {

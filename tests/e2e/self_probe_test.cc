@@ -1,5 +1,5 @@
-// A server that ran out of file descriptors: it goes on while they are held, and ends itself when
-// it has them back and still hears nobody.
+// A server that ran out of file descriptors keeps running while they are in use. It ends itself
+// when they are free again and it still accepts no connection.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Connections that say nothing.
+// Opens connections and sends nothing on them.
 class SilentConnections {
  public:
   SilentConnections(const std::string& address, int number) {
@@ -58,7 +58,7 @@ TEST(SelfProbeTest, AServerThatHasGoneDeafEndsItself) {
     const SilentConnections many(server.address(), 100);
     EXPECT_TRUE(server.WaitForLog("no file descriptors")) << server.log();
   }
-  // All are closed now; the distribution's gRPC accepts nobody any more.
+  // All connections are closed now, but the distribution's gRPC accepts no new one any more.
   EXPECT_EQ(server.Wait(), kServeUnreachable) << server.log();
   EXPECT_THAT(server.log(), HasSubstr("no longer accepts connections"));
 }
@@ -71,7 +71,7 @@ TEST(SelfProbeTest, ItCanBeTurnedOff) {
 }
 
 TEST(FileLimitTest, ALowHardLimitIsWarnedAboutWithNumbers) {
-  // It cannot listen there, and says so after the warning.
+  // The server cannot listen at this address; it logs the warning before that error.
   const testing::ProgramRun run =
       testing::RunProgram("serve --listen 256.0.0.1:1", "ulimit -n 1000; ");
   EXPECT_THAT(run.output, HasSubstr("files=1000"));

@@ -45,7 +45,7 @@ ServerProcess::ServerProcess(const std::vector<std::string>& arguments)
   std::vector<std::string> all = {SPARSEAGG_PROGRAM, "serve",       "--listen",
                                   "127.0.0.1:0",     "--port-file", port_file_};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  // Servers of several tests run at a time: no fixed port.
+  // Servers of several tests run at the same time, so the port is not fixed.
   const auto is_admin = [](const std::string& a) { return a.starts_with("--admin-listen"); };
   if (std::none_of(all.begin(), all.end(), is_admin)) all.emplace_back("--admin-listen=none");
   int pipe_fds[2];
@@ -71,7 +71,7 @@ ServerProcess::~ServerProcess() {
 }
 
 void ServerProcess::Signal(int number) const {
-  // To signal process -1 is to signal every process there is.
+  // A signal to process -1 would go to every process of the machine.
   ASSERT_GT(pid_, 0) << "the server could not be started";
   EXPECT_EQ(kill(pid_, number), 0);
 }

@@ -1,4 +1,4 @@
-// `sparseagg serve` in a process of its own, on a free port.
+// Runs `sparseagg serve` in a process of its own, on a free port.
 #ifndef SPARSEAGG_TESTS_E2E_SERVER_PROCESS_H_
 #define SPARSEAGG_TESTS_E2E_SERVER_PROCESS_H_
 
@@ -14,10 +14,10 @@ namespace sparseagg::testing {
 
 class ServerProcess {
  public:
-  // Starts the server with `arguments` after those that choose the port. Returns when it serves or
-  // has ended.
+  // Starts the server with `arguments` after the arguments that choose the port. Returns when it
+  // serves or has ended.
   explicit ServerProcess(const std::vector<std::string>& arguments = {});
-  // Kills it if it still runs.
+  // Kills the server if it still runs.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
@@ -26,10 +26,10 @@ class ServerProcess {
   const std::string& port_file() const { return port_file_; }
   pid_t pid() const { return pid_; }
   void Signal(int number) const;
-  // Waits for a line of the log that holds `text`; false when the log ended without one.
+  // Waits for a line of the log that contains `text`. Returns false if the log ends without one.
   bool WaitForLog(const std::string& text);
-  // Waits for the end, and for that of the log. The exit code, or 128 + the number of the signal
-  // that killed it.
+  // Waits for the end of the process and of its log. Returns the exit code, or 128 + the number of
+  // the signal that killed it.
   int Wait();
   std::string log();
 
@@ -48,8 +48,8 @@ class ServerProcess {
   std::thread log_reader_;
 };
 
-// Runs the program to its end, in a shell and after `before`. Its exit code, and what it wrote to
-// standard output and error.
+// Runs the program to its end in a shell, after `before`. Returns its exit code and what it wrote
+// to standard output and standard error.
 struct ProgramRun {
   int exit_code;
   std::string output;

@@ -1,4 +1,4 @@
-// Stopping the server: what was acknowledged stays acknowledged, what was not gets a clean refusal.
+// When the server stops, acknowledged updates are kept, and all others are refused with a reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ TEST(StopTest, AServerThatIsToldToStopsWithItsInput) {
   EXPECT_THAT(run.output, ::testing::HasSubstr("event=stopped"));
 }
 
-// Submits until the server refuses, then notes whether the refusal was a clean one.
+// Submits updates until the server refuses one, then records whether the refusal has a reason.
 struct Submitter {
   int acknowledged = 0;
   absl::Status refusal;
@@ -61,7 +61,7 @@ struct Submitter {
 };
 
 TEST(StopTest, UnderLoadEverySubmissionIsAcknowledgedOrCleanlyRefused) {
-  // Longer than any submitter takes to notice.
+  // This is longer than any submitter takes to notice the refusal.
   testing::ServerProcess server({"--drain-delay-ms", "3000"});
   testing::TestClient client(testing::NewChannel(server.address()));
   ASSERT_TRUE(client.Create(testing::VectorRound("t", 1000), "r").ok());

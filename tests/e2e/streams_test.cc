@@ -1,4 +1,4 @@
-// Streams that break: nothing of them remains, or, for an update in chunks, exactly what resumes.
+// Nothing remains of a stream that breaks, except what an update in chunks resumes from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::VectorUpdate;
 
 constexpr int64_t kRows = 1'000'000;
 
-// `nnz` entries at rows 0, 1, ..., of values 1.
+// Makes an update with `nnz` entries at rows 0, 1, ...; all values are 1.
 v1::SubmitUpdateRequest Large(const std::string& round, const std::string& contributor,
                               int64_t nnz) {
   std::vector<int64_t> indices;
@@ -33,8 +33,8 @@ v1::SubmitUpdateRequest Large(const std::string& round, const std::string& contr
       VectorEntries("t", kRows, indices, std::vector<float>(static_cast<size_t>(nnz), 1)));
 }
 
-// Begins (or resumes) on a connection of its own and sends `bytes_to_send` bytes; the receipt when
-// that was all, else breaks the stream and returns nothing.
+// Begins (or resumes) on a connection of its own and sends `bytes_to_send` bytes. Returns the
+// receipt if these are all; otherwise breaks the stream and returns nothing.
 absl::StatusOr<v1::Receipt> SendSome(const std::string& address, const ChunkedUpdate& update,
                                      uint64_t bytes_to_send, uint64_t& resumed_at) {
   testing::TestClient client(testing::NewChannel(address));
@@ -89,8 +89,8 @@ TEST(StreamsTest, AnUpdateInChunksResumesAfterEveryBreak) {
   EXPECT_EQ(answer->bytes, update.bytes);
 }
 
-// Calls again while the server says that waiting helps: the end of a cancelled call reaches it a
-// moment later.
+// Repeats the call while the server's error has a retry hint, because the server notices the end of
+// a cancelled call a moment later.
 template <typename Call>
 auto RetryWhileBusy(Call call) {
   const auto deadline =
@@ -109,8 +109,8 @@ v1::ReduceRequest ReduceStart() {
   return message;
 }
 
-// Room for one reduction at a time: were anything of a cancelled one to remain, the next would find
-// none.
+// The server has memory for one reduction at a time. If a cancelled one left anything, the next one
+// would be refused.
 TEST(StreamsTest, ACancelledReductionFreesWhatItHeld) {
   testing::ServerProcess server({"--staging-bytes-max", "16MiB", "--open-uploads-max", "2"});
   testing::TestClient client(testing::NewChannel(server.address()));
@@ -173,7 +173,7 @@ TEST(StreamsTest, ManyCancelledCallsOfEveryKindLeaveTheServerServing) {
     EXPECT_FALSE(watcher->Finish().ok());
     EXPECT_FALSE(stream->Finish().ok());
   }
-  // Whether a cancelled update was counted is for its sender to ask again; the resend settles it.
+  // The sender of a cancelled update does not know whether it was counted; a resend tells.
   for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(client.Submit(Large("rounds/r", std::to_string(i), 10)).ok());
   }

@@ -1,5 +1,5 @@
-// What a federated server relies on: coordinates are summed, and every contributor is counted
-// exactly once, whatever the clients' retries and connections.
+// A federated server relies on this: coordinates are summed, and every contributor is counted
+// exactly once, however often clients retry and on whichever connection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,8 +90,8 @@ struct Tally {
   }
 };
 
-// One connection: sends its share of the contributors and, at random, resends of its own and of
-// others' updates, each as a call of its own, whole on a stream, or in chunks on the stream.
+// Uses one connection. Sends its share of the contributors' updates and, at random, resends its own
+// and others', each as a call of its own, whole on a stream, or in chunks on the stream.
 class Sender {
  public:
   Sender(const std::string& address, unsigned seed, Tally& tally)
@@ -129,8 +129,8 @@ class Sender {
     tally_.Add(Receive());
   }
 
-  // Two connections may send the same update in chunks at a time; the one that is taken over begins
-  // again.
+  // Two connections may send the same update in chunks at the same time. The one whose upload was
+  // taken over begins again.
   void SendInChunks(const v1::SubmitUpdateRequest& update) {
     const testing::ChunkedUpdate chunked = testing::Chunked(update);
     while (true) {

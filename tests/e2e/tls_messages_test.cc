@@ -1,5 +1,5 @@
-// TLS that does not come about: the command says in one line what is wrong and which flag helps,
-// and nothing else.
+// If a TLS connection cannot be made, the command prints one line that says what is wrong and which
+// flag helps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,14 +32,14 @@ class TlsMessagesTest : public ::testing::Test {
     return path;
   }
 
-  // Arguments of a server with a certificate of that name.
+  // Returns the arguments of a server with a certificate for this name.
   std::vector<std::string> WithCertificate(const std::string& alternative_name) {
     const testing::PemPair pair = authority_.Issue("server", alternative_name);
     return {"--tls-cert", File("server.pem", pair.certificate), "--tls-key",
             File("server.key", pair.key)};
   }
 
-  // The line of an `info` that must fail.
+  // Runs `info`, which must fail, and returns the line that it prints.
   static std::string Error(const ServerProcess& server, const std::string& flags,
                            int code = kCannotConnect) {
     const testing::ProgramRun run =

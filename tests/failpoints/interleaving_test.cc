@@ -120,7 +120,6 @@ class InterleavingTest : public ::testing::Test {
   TestEngine engine_{testing::MakeBackend("cpu"), [this] { return Open(); }};
 };
 
-// 7
 TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
   pause_.Arm(Failpoint::kCommitted);
   absl::StatusOr<Receipt> first;
@@ -139,7 +138,6 @@ TEST_F(InterleavingTest, AResendDuringTheCommitGetsTheSameReceipt) {
   EXPECT_EQ(engine_->GetRound("rounds/r")->contributors, 1u);
 }
 
-// 8
 TEST_F(InterleavingTest, AnUpdateThatIsBeingCommittedWhenTheRoundIsSealedIsInTheResult) {
   for (const Failpoint point : {Failpoint::kGroupTaken, Failpoint::kRowsWritten,
                                 Failpoint::kCommitted, Failpoint::kMemoryUpdated}) {
@@ -211,7 +209,7 @@ TEST_F(InterleavingTest, NobodyButTheCallerWaitsForTheDiskOfANewRound) {
   EXPECT_TRUE(created.ok()) << created.status();
 }
 
-// 9
+
 TEST_F(InterleavingTest, NobodyWaitsForAPublication) {
   for (const Failpoint point :
        {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kMemoryUpdated}) {

@@ -112,7 +112,7 @@ std::string Repeat(const std::vector<Part>& parts, size_t times) {
   return all;
 }
 
-// A round of so many tensors that to look at each of them for every update would be seen.
+// A round has so many tensors that a visit to each of them for every update would show.
 const RoundSpec& LargeRound() {
   static const RoundSpec kSpec = [] {
     RoundSpec round;

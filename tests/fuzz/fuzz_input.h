@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-// What libFuzzer and driver.cc call.
+// The function that libFuzzer and driver.cc call.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace sparseagg::fuzz {

@@ -24,7 +24,7 @@ from swarm import Swarm
 
 MIB = 1 << 20
 ROWS = 10_000
-# As slow as upload-rate-min lets a client be.
+# The slowest rate that upload-rate-min allows, and some more.
 SLOW_BYTES_PER_S = 1_100
 SLOW_PERIOD_S = 2.0
 

@@ -1,4 +1,4 @@
-"""As much of HTTP/2 and gRPC as a client needs that does not keep to them. No library: it would refuse to misbehave."""
+"""The part of HTTP/2 and gRPC that a client needs to violate them. No library is used, because it would not violate them."""
 
 import socket
 import struct

@@ -518,7 +518,7 @@ MUTATIONS = (
         fuzz("encoding"),
     ),
     Mutation(
-        "values that go past the caches are not checked",
+        "values that are written with non-temporal stores are not checked",
         (
             (
                 "sparse/streaming_x86_64.cc",

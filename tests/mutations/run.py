@@ -25,7 +25,7 @@ SECONDS_MAX = 600
 
 
 def texts_that_are_gone() -> list[str]:
-    """What of mutations.py does not fit the tree any more."""
+    """Returns the mutations whose text is not in the tree any more."""
     problems = []
     for mutation in MUTATIONS:
         for file, text, _ in mutation.edits:

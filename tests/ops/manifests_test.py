@@ -1,4 +1,4 @@
-"""What docker/ deploys is what the tools it is for understand: Kubernetes, Compose, Grafana.
+"""Kubernetes, Compose and Grafana understand the files of docker/.
 
 Usage: manifests_test.py       with the packages of manifests_requirements.txt (tests/ops/run)
 
@@ -35,7 +35,7 @@ def of_kind(documents: list[dict], kind: str) -> list[dict]:
 
 
 def lost(before: object, after: object, path: str = "") -> list[str]:
-    """Where `after` does not have what `before` has; it may have more."""
+    """Returns the paths that `before` has and `after` lacks; `after` may have more."""
     if isinstance(before, dict) and isinstance(after, dict):
         return [
             place
@@ -236,7 +236,7 @@ class ComposeTest(unittest.TestCase):
 
 
 class ImageTest(unittest.TestCase):
-    """What is built by the docs' words is what the files deploy."""
+    """The image that the docs say how to build is the one that the files deploy."""
 
     def test_every_file_names_the_same_images(self) -> None:
         text = (ROOT / "CMakeLists.txt").read_text()

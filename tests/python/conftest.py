@@ -30,7 +30,7 @@ class Server:
 
     @property
     def target(self) -> str:
-        """Where a client finds it."""
+        """Returns the address for clients."""
         return f"{self._host}:{self.port}"
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ def client(server):
 
 @pytest.fixture
 def in_process():
-    """What tells `sparse_sum` to work in this process. SPARSEAGG_NATIVE says that the library has to be there."""
+    """Returns the arguments for `sparse_sum` to work in this process. With SPARSEAGG_NATIVE the library must be there."""
     if not is_possible():
         assert not os.environ.get("SPARSEAGG_NATIVE"), "the native library does not load"
         pytest.skip("the installed package has no native library")

@@ -208,7 +208,7 @@ def spec(client, **options):
 
 
 def info(target, **options):
-    """What a client says that is made for it."""
+    """Returns the server's info, as a client with these options reads it."""
     with Client(target, **options) as client:
         return client.info()
 

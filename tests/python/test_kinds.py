@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -380,6 +381,63 @@ def test_what_a_mapping_raises_and_a_list_that_holds_itself():
     endless.append(endless)
     with pytest.raises(InvalidUpdateError, match="holds itself"):
         flatten(endless)
+
+
+class ClosedFile(Mapping):
+    """A mapping of a file that was closed, as h5py's: its names may still be known, or not even those."""
+
+    def __init__(self, names):
+        self._names = names
+
+    def __getitem__(self, name):
+        raise ValueError("the file is closed")
+
+    def __iter__(self):
+        if self._names is None:
+            raise ValueError("the file is closed")
+        return iter(self._names)
+
+    def __len__(self):
+        return len(self._names or ())
+
+
+class Unbound:
+    """Stands for an object that is not there yet, as a proxy of a context: its class cannot be asked for."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("outside of the context")
+
+
+class Unprintable:
+    def __str__(self):
+        raise RuntimeError("no name")
+
+
+@pytest.mark.parametrize(
+    "make",  # pytest looks at parameters
+    [
+        lambda: ClosedFile(None),
+        lambda: ClosedFile(["a"]),
+        lambda: ClosedFile(["indices", "values", "dense_shape"]),
+        Unbound,
+        lambda: {Unprintable(): np.ones(3, np.float32)},
+    ],
+    ids=["closed", "closed-with-names", "closed-triple", "unbound", "unprintable"],
+)
+def test_what_looking_at_a_model_raises_is_an_error_of_this_package(client, make):
+    foreign = make()
+    ways = {
+        "specs": lambda: specs_of({"a": foreign}),
+        "sum": lambda: sparse_sum([foreign], client=client),
+        "one": lambda: sparse_sum(foreign, client=client),
+        "update": lambda: client.reduce([TensorSpec("tensor", [3])], [foreign]),
+        "like": lambda: unflatten(foreign, {}),
+    }
+    for way, look in ways.items():
+        with pytest.raises(SparseAggError) as caught:
+            look()
+        assert isinstance(caught.value, InvalidArgumentError), way
 
 
 def test_lack_of_memory_is_said_as_what_it_is():

@@ -156,7 +156,7 @@ def test_of_a_round_that_a_restored_backup_does_not_have(server, tmp_path, start
             with pytest.raises(RoundLostError, match="data directory is") as caught:
                 use(lost)
             assert caught.value.reason == "ROUND_LOST"
-        # What the backup has goes on.
+        # The round that the backup has continues.
         again = open_round.submit(SMALL, contributor="a", update_id="u")
         assert (again.sequence, again.duplicate) == (first.sequence, True)
         assert again.epoch == now

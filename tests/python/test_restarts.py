@@ -29,7 +29,7 @@ class Cancelling(grpc.GenericRpcHandler):
         self._left = calls
 
     def service(self, handler_call_details):
-        """Of one call."""
+        """Returns the handler of one call."""
         method = handler_call_details.method[len(SERVICE) :]
         self._left -= 1
         is_refused = self._left >= 0

@@ -403,7 +403,7 @@ def test_any_weight_will_do_where_weights_play_no_part(client, op, total):
 @pytest.mark.parametrize("op", ["sum", "weighted_mean", "mean_of_contributors"])
 @pytest.mark.parametrize("weight", [0.1, 0.5, 16_777_217, 1e9 + 0.5])
 def test_a_weight_of_integers_that_is_not_whole_is_refused(client, op, weight):
-    """By the client or by the server, whoever can tell."""
+    """The client refuses what it can check, and the server the rest."""
     specs = [TensorSpec("n", [3], "i32", sparse_dim=0, op=op)]
     round = client.create_round(specs)
     update = {"n": INTEGERS[0]}

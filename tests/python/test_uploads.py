@@ -276,7 +276,7 @@ def test_a_refusal_here_is_raised_when_the_others_are_counted(client):
 
 
 def _waiting(*sizes):
-    """Messages of whole updates, about so many bytes each; 0: the chunk of another update."""
+    """Yields messages of whole updates with about these bytes each; 0 stands for the chunk of another update."""
     for number, size in enumerate(sizes):
         if size == 0:
             chunk = aggregation_pb2.UpdateChunk(update_id=str(number), data=b"1")

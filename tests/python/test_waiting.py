@@ -31,7 +31,7 @@ def last_state(round, seen: threading.Event) -> str:
 
 
 def take_connections(listener: socket.socket, number: int) -> None:
-    """Takes so many connections and answers none, as a stopped server does."""
+    """Accepts this number of connections and answers none, as a stopped server does."""
     listener.settimeout(60)
     taken = [listener.accept()[0] for _ in range(number)]
     for connection in taken:

@@ -10,7 +10,7 @@ TEST(IdleMemoryTest, IsTheLeastThatWasFreeInAPeriod) {
   EXPECT_EQ(idle.Sample(50), 0u);
   EXPECT_EQ(idle.Sample(20), 0u);
   EXPECT_EQ(idle.Sample(90), 20u);
-  // What was free before does not count.
+  // Memory that was free before does not count.
   EXPECT_EQ(idle.Sample(70), 0u);
   EXPECT_EQ(idle.Sample(70), 0u);
   EXPECT_EQ(idle.Sample(70), 70u);

@@ -132,7 +132,7 @@ TEST(InspectTensor, ComparesWithTheSpec) {
               "there is no encoding \"coo.zip\"; there are coo.raw, coo.packed");
 }
 
-// For every encoding and every value type, decode(encode(x)) == x.
+// For every encoding and value type, decode(encode(x)) equals x.
 TEST(Encodings, DecodeUndoesEncode) {
   for (const Encoding& encoding : AllEncodings()) {
     for (ValueType type : kAllValueTypes) {

@@ -11,7 +11,7 @@
 
 namespace sparseagg::testing {
 
-// Where the rows of the entries are.
+// The distribution of the entries' rows.
 enum class Crowd {
   kUniform,         // all over the index space
   kZipf,            // few hot rows, many rare ones, all over the index space

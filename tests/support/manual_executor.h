@@ -14,7 +14,7 @@
 
 namespace sparseagg::testing {
 
-// For one thread.
+// One thread uses it.
 class ManualExecutor : public Executor {
  public:
   void Post(Task task) override { queued_.push_back(std::move(task)); }

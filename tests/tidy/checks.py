@@ -22,6 +22,10 @@ ERROR_MAKER = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
+NAMED_PATH = re.compile(
+    r"(?<![\w./{}<>$%~-])((?:[\w-]+/)+\w[\w.-]*\.(?:h|cc|cu|cuh|py|proto|md))(?![\w{}])"
+)
+NAMED_SOURCE = re.compile(r"`([\w-]+\.(?:h|cc|cu|cuh|proto))`")
 DEV_COMMAND = re.compile(r"(?:`|^ *|\()\./dev ([a-z][a-z0-9-]*)", re.MULTILINE)
 REASON_ROW = re.compile(rf"^\| `({REASON})` \| ([A-Z_, ]+) \|", re.MULTILINE)
 
@@ -122,7 +126,7 @@ def _guard(path: str) -> str:
 def check_header_guards(tree: Tree) -> Iterator[Problem]:
     """A header is guarded by its path."""
     for path, text in tree.items():
-        # What Highway compiles once for each instruction set must not be kept out the second time.
+        # Highway includes these headers once for each instruction set, so they have no guard.
         if not HEADER.match(path) or path.endswith("-inl.h"):
             continue
         guard = _guard(path)
@@ -301,6 +305,23 @@ def check_links(tree: Tree) -> Iterator[Problem]:
                 yield Problem(path, line, f"the link to {match.group(1)} finds nothing")
 
 
+def check_paths(tree: Tree) -> Iterator[Problem]:
+    """A source or page that a page, a comment or a message names is in the tree. First folders may be left out."""
+    folders = {folder for path in tree for folder in path.split("/")[:-1]}
+    folders -= {"sparseagg", "google"}  # headers that are generated or installed begin with these
+    for path, text in tree.items():
+        if path.startswith(("tests/tidy/", "bench/results/")):
+            continue
+        names = [m for m in NAMED_PATH.finditer(text) if m.group(1).partition("/")[0] in folders]
+        if path.endswith(".md"):
+            names += NAMED_SOURCE.finditer(text)
+        for match in names:
+            name = match.group(1)
+            if name not in tree and not any(file.endswith("/" + name) for file in tree):
+                line = _line_of(text, match.start())
+                yield Problem(path, line, f"there is no file {name}")
+
+
 def check_dev_commands(tree: Tree) -> Iterator[Problem]:
     """`./dev COMMAND` in a page, a comment or a message is a command of ./dev."""
     commands = re.findall(r"^command_(\w+)\(\)", tree.get("dev", ""), re.MULTILINE)
@@ -324,5 +345,6 @@ ALL_CHECKS = [
     check_function_sizes,
     check_reasons,
     check_links,
+    check_paths,
     check_dev_commands,
 ]

@@ -31,7 +31,7 @@ def preprocessed(entry):
 
 
 def findings(entry, build):
-    """What clang-tidy says about the source: None where it has nothing to say."""
+    """Returns clang-tidy's findings about the source, or None if there are none."""
     result = subprocess.run(
         ["clang-tidy", "-quiet", f"-p={build}", entry["file"]],
         cwd=entry["directory"],

@@ -38,7 +38,7 @@ class DevTest(unittest.TestCase):
         )
 
     def program(self, name: str, text: str) -> None:
-        """What `environment()` finds under that name."""
+        """Writes a program that `environment()` finds by this name."""
         path = self.folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -117,7 +117,7 @@ class DevTest(unittest.TestCase):
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # Whoever starts the test in the background ignores it.
+            # A shell that starts the test in the background makes it ignore SIGINT.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         guard = threading.Timer(60, os.killpg, [dev.pid, signal.SIGKILL])

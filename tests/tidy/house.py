@@ -5,6 +5,7 @@
 The limits are those of docs/decisions/0015-the-house.md.
 """
 
+import ast
 import collections
 import math
 import os
@@ -18,6 +19,7 @@ SOURCES = re.compile(
 )
 FOLDERS = re.compile(r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/")
 CODE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
+PYTHON = re.compile(r"(docs|packaging|python|bench|tests|examples)/.*\.py$")
 
 # A sentence that begins with one of these and has no finite verb is a fragment: "Of one reduction."
 PHRASE_STARTS = frozenset(
@@ -33,17 +35,37 @@ FINITE_VERB = re.compile(
 )
 
 
-def comment_sentences(text):
+def _sentences(paragraph):
+    return re.split(r"(?<=[.:;!?])\s+(?=[A-Z])", " ".join(paragraph)) if paragraph else []
+
+
+def comment_sentences(text, mark="//"):
     """Sentences of comments that have lines of their own; lists, tables, formulas and notes behind code are left out."""
     paragraph = []
     for line in [*text.splitlines(), ""]:
-        match = re.match(r"\s*//+ ?(.*)", line)
+        match = re.match(rf"\s*(?:{mark})+ ?(.*)", line)
         words = match.group(1) if match else ""
-        if words and not re.match(r"[\s|*\-\d+#<>]|NOLINT|clang-format", words):
+        if words and not re.match(r"[\s|*\-\d+#<>!]|NOLINT|clang-format|type:|noqa", words):
             paragraph.append(words)
             continue
-        yield from re.split(r"(?<=[.:;!?])\s+(?=[A-Z])", " ".join(paragraph)) if paragraph else []
+        yield from _sentences(paragraph)
         paragraph = []
+
+
+def docstring_sentences(text):
+    """Sentences of the first paragraph of each docstring; descriptions of parameters come after it."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring = ast.get_docstring(node) or ""
+            yield from _sentences(re.split(r"\n\s*\n", docstring)[0].split())
+
+
+def sentences_of(path, text):
+    if SOURCES.match(path):
+        yield from comment_sentences(text)
+    elif PYTHON.match(path):
+        yield from comment_sentences(text, "#")
+        yield from docstring_sentences(text)
 
 
 def is_fragment(sentence):
@@ -65,7 +87,7 @@ def measures(tree):
     folders = collections.Counter(
         os.path.dirname(path) for path in tree if FOLDERS.match(path) and CODE.match(path)
     )
-    sentences = [s for text in sources.values() for s in comment_sentences(text)]
+    sentences = [s for path, text in tree.items() for s in sentences_of(path, text)]
     decisions = [text for path, text in tree.items() if re.match(r"docs/decisions/.*\.md$", path)]
     results = sum(
         text.count("\n")
@@ -99,9 +121,8 @@ def main():
         print(f"{'  ' if value <= limit else '! '}{name}: {value:.4g} of {limit}")
     if "--fragments" in sys.argv:
         for path, text in tree.items():
-            if SOURCES.match(path):
-                for sentence in filter(is_fragment, comment_sentences(text)):
-                    print(f"{path}: {sentence}")
+            for sentence in filter(is_fragment, sentences_of(path, text)):
+                print(f"{path}: {sentence}")
     return 1 if exceeded else 0
 
 

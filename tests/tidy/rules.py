@@ -95,7 +95,7 @@ DEPENDENCIES = [
     (r"base/host_vector\.cc", ["std", "base", "posix"]),  # huge pages are the system's
     (r"base/cgroup_limits\.cc", ["std", "std/iostream", "absl", "base", "posix"]),  # cgroups
     (r"base/.*", ["std", "absl", "base"]),
-    (r"sparse/streaming_x86_64\.cc", ["std", "sparse", "intrinsics"]),  # writes past the caches
+    (r"sparse/streaming_x86_64\.cc", ["std", "sparse", "intrinsics"]),  # has non-temporal stores
     (r"sparse/.*", ["std", "absl", "base", "sparse", "sparse/"]),
     # Cells and what is done to them, without a plan; then the loops over cells; then the two kinds of plans.
     (r"cpu/state/.*", [*_CPU, "cpu/state"]),
@@ -288,7 +288,10 @@ DEPENDENCIES = [
         r"tests/(sparse|numerics|property|conformance)/.*",
         [*_LOW, "sparse", "sparse/", "cpu", "tests", "gtest", "json"],
     ),
-    (r"tests/cpu/.*", [*_LOW, "sparse", "sparse/", "cpu", "cpu/", "highway", "tests", "gtest"]),
+    (
+        r"tests/cpu/.*",
+        [*_LOW, "sparse", "sparse/", "cpu", "cpu/", "highway", "tests", "gtest", "posix"],
+    ),
     # Kernels on the host: Thrust's host system stands in for the device's.
     (
         r"tests/cuda/emulator/.*",

@@ -37,7 +37,7 @@ class TreeTest(unittest.TestCase):
 
 
 class HouseTest(unittest.TestCase):
-    """What counts as a fragment."""
+    """Tests what counts as a fragment."""
 
     def test_a_sentence_without_a_main_clause_is_a_fragment(self):
         for sentence in ["Of one reduction.", "Whether it is the first.", "Beside that kernel."]:
@@ -56,6 +56,10 @@ class HouseTest(unittest.TestCase):
     def test_sentences_of_a_comment_are_read_over_its_lines(self):
         text = "// Takes all. Of one\n// reduction.\nint x;  // Of y.\n// | a | table |\n"
         self.assertEqual(["Takes all.", "Of one reduction."], list(house.comment_sentences(text)))
+
+    def test_sentences_of_docstrings_are_read(self):
+        text = '# Of all.\ndef f():\n    """Of x.\n\n    x: of y.\n    """\n'
+        self.assertEqual(["Of all.", "Of x."], list(house.sentences_of("bench/a.py", text)))
 
 
 for _check in checks.ALL_CHECKS:
@@ -232,6 +236,12 @@ class PlantedFaultTest(unittest.TestCase):
         for link in ("c.md", "b.md#what-is-there", "#first", "../gpu"):
             text = {"docs/a.md": tree["docs/a.md"] + f"\n[]({link})"}
             self.assertEqual(1, len(list(checks.check_links({**tree, **text}))), link)
+
+    def test_files_that_are_gone_are_caught_where_they_are_named(self):
+        tree = {"cpu/state/cells.h": "", "docs/a.md": "`cells.h`, `state/cells.h`, [](../cpu/b.cc)"}
+        self.assertEqual([], list(checks.check_paths(tree)))
+        for path, text in [("docs/a.md", "`state/runs.h`"), ("cpu/a.cc", "// See cpu/cells.h.")]:
+            self.assertEqual(1, len(list(checks.check_paths({**tree, path: text}))), text)
 
     def test_commands_that_dev_does_not_have_are_caught(self):
         tree = {"dev": "command_test_ops() {\n}\n", "docs/a.md": "`./dev test-ops`, ./dev does"}

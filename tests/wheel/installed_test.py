@@ -31,7 +31,7 @@ OPTIONS = argparse.Namespace()
 
 
 class InstalledTest(unittest.TestCase):
-    """Every case uses the virtual environment that the first lines of README.md have filled."""
+    """Every case uses the virtual environment into which the first lines of README.md have installed the package."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -80,7 +80,7 @@ class InstalledTest(unittest.TestCase):
             f"the first lines took {self.seconds:.1f} s, of a processor {self.cpu_seconds:.1f} s; "
             f"{share:.1f} processes for each core"
         )
-        # Those of a processor, because others may keep this machine busy.
+        # The limit is of processor time, because other programs may keep this machine busy.
         if OPTIONS.seconds_max:
             self.assertLess(self.cpu_seconds, OPTIONS.seconds_max)
 

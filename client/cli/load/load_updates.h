@@ -27,7 +27,7 @@ class LoadUpdates {
   virtual absl::StatusOr<std::vector<client::Tensor>> SumsOf(uint64_t count) const = 0;
 };
 
-// How often update `i` of a pool is among the first `count` that are sent.
+// Returns how often update `i` of a pool is among the first `count` that are sent.
 inline uint64_t TimesSent(uint64_t i, uint64_t count, uint64_t pool_size) {
   return (count - i + pool_size - 1) / pool_size;
 }

@@ -111,9 +111,9 @@ DeviceArray<uint64_t> HeldRows(Queue& queue, const DenseState& state, uint64_t r
 
 }  // namespace
 
-Run ListHeldInRanges(Queue& queue, const SlotRule& rule, const DenseState& state,
-                     uint64_t rows_at_a_time) {
-  Run run;
+SlotRun ListHeldInRanges(Queue& queue, const SlotRule& rule, const DenseState& state,
+                         uint64_t rows_at_a_time) {
+  SlotRun run;
   run.rows = HeldRows(queue, state, rows_at_a_time);
   run.size = run.rows.size();
   const uint64_t slots = run.size * rule.slots();

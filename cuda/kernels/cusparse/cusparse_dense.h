@@ -14,10 +14,10 @@ inline constexpr uint64_t kConvertedRows = uint64_t{1} << 24;
 
 // As ListHeld(), `rows_at_a_time` of the index space after as many others. REQUIRES:
 // HaveCusparse(); at most 2^31 rows at a time. Waits for the queue. Throws CudaError.
-Run ListHeldInRanges(Queue& queue, const SlotRule& rule, const DenseState& state,
-                     uint64_t rows_at_a_time);
+SlotRun ListHeldInRanges(Queue& queue, const SlotRule& rule, const DenseState& state,
+                         uint64_t rows_at_a_time);
 
-inline Run ListHeldByCusparse(Queue& queue, const SlotRule& rule, const DenseState& state) {
+inline SlotRun ListHeldByCusparse(Queue& queue, const SlotRule& rule, const DenseState& state) {
   return ListHeldInRanges(queue, rule, state, kConvertedRows);
 }
 

@@ -77,10 +77,10 @@ struct AddLimb {
 
 }  // namespace
 
-Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   SortedRuns all = SortIntoRuns(queue, batch, rule);
   const SortedEntries& sorted = all.sorted.view;
-  Run& run = all.run;
+  SlotRun& run = all.run;
 
   DeviceArray<int64_t> offsets(queue, run.size + 1);
   DeviceArray<int64_t> indices(queue, batch.nnz);

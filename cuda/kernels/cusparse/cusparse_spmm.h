@@ -3,13 +3,13 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_CUSPARSE_CUSPARSE_SPMM_H_
 #define SPARSEAGG_CUDA_KERNELS_CUSPARSE_CUSPARSE_SPMM_H_
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
 // The slots of every row that the batch has. REQUIRES: exact sums; HaveCusparse(). Waits for the
 // queue where memory is short (MakeRun) or the library does. Throws CudaError.
-Run ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SlotRun ReduceBySpmm(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu
 

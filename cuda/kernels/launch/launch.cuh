@@ -1,4 +1,4 @@
-// How kernels are written and launched here. A kernel is a functor:
+// Defines how kernels are written and launched. A kernel is a functor:
 //
 //   ForEach(queue, n, f)          f(i) for i in [0, n), a thread for each i, in no order
 //   ForEach(queue, count, k, f)   the same for n = k times a number that may be on the device

@@ -34,10 +34,10 @@ struct TileStates {
 
   SPARSEAGG_DEVICE uint64_t* At(uint64_t tile) const { return words + 1 + tile; }
 
-  // A tile that no other block takes. For one thread of the block.
+  // Returns a tile that no other block takes. One thread of the block calls it.
   SPARSEAGG_DEVICE uint64_t TakeTile() const { return AtomicAdd(words, uint64_t{1}); }
 
-  // Tells the size of a tile. For one thread of the block, before Before().
+  // Publishes the size of a tile. One thread of the block calls it, before Before().
   SPARSEAGG_DEVICE void Publish(uint64_t tile, uint64_t size) const {
     StoreRelaxed(At(tile), size * kKinds + kOfTile);
   }

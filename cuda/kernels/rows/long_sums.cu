@@ -69,7 +69,7 @@ struct FindLongRuns {
   }
 };
 
-// What a piece of a run has in a column.
+// The sums of a piece of a run in a column.
 template <class V>
 struct SumPieces {
   BatchView batch;

@@ -8,7 +8,7 @@
 
 namespace sparseagg::gpu {
 
-// In the layout of Run::slots.
+// In the layout of SlotRun::slots.
 template <uint32_t kSlots>
 struct RowOfSlots {
   Int128 slot[kSlots];

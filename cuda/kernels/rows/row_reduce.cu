@@ -44,7 +44,7 @@ struct ToSlots {
   SPARSEAGG_DEVICE void Aside(uint64_t, uint32_t, WideValue<V>) const {}
 };
 
-// Where a kernel puts entries of the side table.
+// The memory into which a kernel writes entries of the side table.
 struct SideTaker {
   const uint64_t* rows;  // of the run
   SideEntry* entries;
@@ -204,10 +204,10 @@ void RoundInto(Queue& queue, const BatchView& batch, const Finalization& finaliz
 
 }  // namespace
 
-Run ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   SortedRuns all = SortIntoRuns(queue, batch, rule);
   const SortedEntries& sorted = all.sorted.view;
-  Run& run = all.run;
+  SlotRun& run = all.run;
   const RowPieces pieces = CutRows(queue, rule, all.starts.data(), run.count(), batch.nnz);
   uint32_t summed = 0;  // columns
   WithValueType(rule.type, [&](auto tag) {
@@ -243,7 +243,7 @@ RoundedRows RoundRows(Queue& queue, const BatchView& batch, const Finalization& 
   no_slots.values = ValueSlots::kNone;
   RoundedRows rounded;
   rounded.sorted = SortIntoRuns(queue, batch, no_slots);
-  const Run& run = rounded.sorted.run;
+  const SlotRun& run = rounded.sorted.run;
   rounded.pieces = CutRows(queue, rule, rounded.sorted.starts.data(), run.count(), batch.nnz);
   rounded.heads = {queue, rounded.pieces.partials.size()};
   rounded.values = {queue, run.size * rule.width * SizeOf(rule.type)};

@@ -11,13 +11,13 @@
 #include "cuda/kernels/rows/row_pieces.h"
 #include "cuda/kernels/side.h"
 #include "cuda/kernels/sort/sorted_tiles.h"
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
 // The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).
 // Throws CudaError.
-Run ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SlotRun ReduceRows(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 // The results of a batch, in device memory. Those of rows with side entries are of their other
 // entries alone.

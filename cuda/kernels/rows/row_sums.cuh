@@ -25,7 +25,7 @@
 
 namespace sparseagg::gpu {
 
-// Whether products of V are summed in two 64-bit integers.
+// True if products of V are summed in two 64-bit integers.
 template <class V>
 inline constexpr bool kSplits = ValueTraits<V>::kFloating && sizeof(V) <= 4;
 
@@ -142,7 +142,7 @@ struct SumPieces {
   }
 
  private:
-  // Columns [first, first + group) of lanes, for which there are so many groups in a warp.
+  // Columns [first, first + group) of lanes; a warp has `groups` groups of them.
   struct Columns {
     uint32_t first;
     uint32_t group;

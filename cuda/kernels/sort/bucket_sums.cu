@@ -125,7 +125,7 @@ struct SpanWords {
   WordLayout layout;
   const uint64_t* words;
 
-  // Sets the bits of their rows. Whether all words are in registers then.
+  // Sets the bits of their rows. Returns whether all words are in registers then.
   template <class Block>
   SPARSEAGG_DEVICE bool Mark(Block& block, TileSums& sums, uint64_t begin, uint64_t end) const {
     return Walk(block, begin, end, false, [&](unsigned t, Local& local, uint32_t size) {
@@ -158,7 +158,7 @@ struct SpanWords {
   }
 
  private:
-  // Calls work(t, local, size) for each round of `size` positions. Whether there was one.
+  // Calls work(t, local, size) for each round of `size` positions. Returns whether there was one.
   template <class Block, class Work>
   SPARSEAGG_DEVICE bool Walk(Block& block, uint64_t begin, uint64_t end, bool is_loaded,
                              const Work& work) const {
@@ -411,7 +411,7 @@ bool CanSumBuckets(const BatchView& batch, const SlotRule& rule) {
   return layout.used_bits() <= 64 && SpansOf(batch, layout) <= batch.nnz / kSpanEntriesMin + 1;
 }
 
-Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   const WordLayout layout = LayoutFor(batch, rule);
   const uint64_t spans = SpansOf(batch, layout);
   DeviceArray<uint64_t> words(queue, batch.nnz);
@@ -429,7 +429,7 @@ Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   DeviceArray<uint32_t> held(queue, heavy_ranges * layout.SpanWords());
   const HeavySpans heavy{first.data(), slots.data(), held.data()};
   ForEachBlock(queue, heavy_ranges, ClearHeavy{spans, layout.SpanRows(), rule.slots(), heavy});
-  Run run;
+  SlotRun run;
   WithValueType(rule.type, [&](auto tag) {
     using V = typename decltype(tag)::type;
     static_assert(sizeof(typename SumSpans<V>::Shared) <= TileSums::kSharedMax);

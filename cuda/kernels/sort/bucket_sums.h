@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -20,7 +20,7 @@ bool CanSumBuckets(const BatchView& batch, const SlotRule& rule);
 
 // The slots of every row that the batch has. Waits for the queue where memory is short (FillRun).
 // Throws CudaError.
-Run SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SlotRun SumBuckets(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu
 

@@ -11,12 +11,12 @@
 
 namespace sparseagg::gpu {
 
-Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   if (CanSumBuckets(batch, rule)) return SumBuckets(queue, batch, rule);
   const bool by_tiles = rule.slots() <= 2;
   SortedRuns all = SortIntoRuns(queue, batch, rule, !by_tiles);
   const SortedEntries& sorted = all.sorted.view;
-  Run& run = all.run;
+  SlotRun& run = all.run;
   if (by_tiles) {
     ReduceTiles(queue, batch, rule, sorted, all.runs, run.slots.data());
   } else {

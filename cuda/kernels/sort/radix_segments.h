@@ -4,13 +4,13 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_SORT_RADIX_SEGMENTS_H_
 #define SPARSEAGG_CUDA_KERNELS_SORT_RADIX_SEGMENTS_H_
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
-// The slots of every row that the batch has. Waits for the queue where memory is short (run.h).
-// Throws CudaError.
-Run ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule);
+// The slots of every row that the batch has. Waits for the queue where memory is short
+// (slot_run.h). Throws CudaError.
+SlotRun ReduceByRadix(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu
 

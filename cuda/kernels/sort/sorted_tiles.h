@@ -5,7 +5,7 @@
 #include "cuda/kernels/batch.h"
 #include "cuda/kernels/sort/sort_entries.h"
 #include "cuda/kernels/sort/sorted_slots.h"
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -13,7 +13,7 @@ namespace sparseagg::gpu {
 // are joined; the slots are integers, so the split changes no bit.
 inline constexpr uint32_t kTilePositions = 2048;
 
-// Where the runs of equal rows are.
+// The positions of the runs of equal rows.
 struct TiledRuns {
   DeviceArray<uint64_t> first;  // [tiles + 1]: runs that begin before the tile; the last: all
   uint64_t tiles = 0;
@@ -23,7 +23,7 @@ struct TiledRuns {
 struct SortedRuns {
   SortedArrays sorted;
   TiledRuns runs;
-  Run run;
+  SlotRun run;
   DeviceArray<uint64_t> starts;  // [run.count]: the first position of each; empty: not asked for
 };
 

@@ -23,12 +23,12 @@ namespace sparseagg::gpu {
 namespace {
 
 template <uint32_t kSlots>
-Run ReduceScalars(Queue& queue, const BatchView& batch, const SlotRule& rule,
-                  const SortedEntries& sorted) {
+SlotRun ReduceScalars(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                      const SortedEntries& sorted) {
   using Row = RowOfSlots<kSlots>;
   DeviceArray<Int128> addends(queue, sorted.size * kSlots);
   FillSlots(queue, batch, rule, sorted, addends.data());
-  Run run{{queue, sorted.size}, {queue, sorted.size * kSlots}, 0};
+  SlotRun run{{queue, sorted.size}, {queue, sorted.size * kSlots}, 0};
   run.size = WithThrust(queue, "thrust::reduce_by_key", [&](const auto& policy) {
     const auto ends = thrust::reduce_by_key(policy, sorted.rows, sorted.rows + sorted.size,
                                             reinterpret_cast<Row*>(addends.data()), run.rows.data(),
@@ -39,10 +39,10 @@ Run ReduceScalars(Queue& queue, const BatchView& batch, const SlotRule& rule,
   return run;
 }
 
-Run ReduceWideRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
-                   const SortedEntries& sorted) {
+SlotRun ReduceWideRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
+                       const SortedEntries& sorted) {
   DeviceArray<uint64_t> starts(queue, sorted.size);
-  Run run{{queue, sorted.size}, {}, 0};
+  SlotRun run{{queue, sorted.size}, {}, 0};
   run.size = WithThrust(queue, "thrust::unique_by_key_copy", [&](const auto& policy) {
     const auto ends = thrust::unique_by_key_copy(policy, sorted.rows, sorted.rows + sorted.size,
                                                  thrust::counting_iterator<uint64_t>(0),
@@ -56,7 +56,7 @@ Run ReduceWideRows(Queue& queue, const BatchView& batch, const SlotRule& rule,
 
 }  // namespace
 
-Run ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   DeviceArray<uint64_t> rows(queue, batch.nnz);
   DeviceArray<uint32_t> entries(queue, batch.nnz);
   FlattenRows(queue, batch, rows.data(), entries.data());

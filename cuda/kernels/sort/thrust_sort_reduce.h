@@ -3,12 +3,12 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_SORT_THRUST_SORT_REDUCE_H_
 #define SPARSEAGG_CUDA_KERNELS_SORT_THRUST_SORT_REDUCE_H_
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
 // The slots of every row that the batch has. Waits for the queue. Throws CudaError.
-Run ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SlotRun ReduceByThrust(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu
 

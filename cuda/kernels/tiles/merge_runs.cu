@@ -9,8 +9,8 @@
 // each thread moves a slot, neighbours to neighbours.
 //
 // cub::DeviceMerge itself is not called: it takes both sizes from the host, which does not know
-// them (run.h), writes equal rows twice, so that another pass would have to join them, and moves
-// slots of one or two words only.
+// them (slot_run.h), writes equal rows twice, so that another pass would have to join them, and
+// moves slots of one or two words only.
 //
 // Bytes: both runs are read once and the result is written once, 8 + 16 * slots() a row each: 4.8
 // GB for 5 * 10^7 and as many rows of one slot, without common ones. Shared memory 24 KB a block.
@@ -28,7 +28,7 @@ struct Input {
   Count count;
 };
 
-// How many of the first `position` rows of the merged sequence are a's.
+// Returns how many of the first `position` rows of the merged sequence are a's.
 SPARSEAGG_HOST_DEVICE inline uint64_t SplitAt(const uint64_t* a, uint64_t a_size, const uint64_t* b,
                                               uint64_t b_size, uint64_t position) {
   uint64_t low = position > b_size ? position - b_size : 0;
@@ -75,7 +75,7 @@ struct MergeTiles {
     uint32_t is_b;      // bit i: position i is b's
     uint32_t items;
   };
-  // What a tile has of the two runs.
+  // The parts of the two runs that are in a tile.
   struct Part {
     uint64_t a_begin;
     uint64_t b_begin;
@@ -233,7 +233,7 @@ struct MergeTiles {
   }
 };
 
-Input InputOf(const Run& run) { return {run.rows.data(), run.slots.data(), run.count()}; }
+Input InputOf(const SlotRun& run) { return {run.rows.data(), run.slots.data(), run.count()}; }
 
 uint64_t TilesOf(uint64_t positions) {
   return (positions + kMergeTilePositions - 1) / kMergeTilePositions;
@@ -247,7 +247,7 @@ uint64_t MergeBytes(const SlotRule& rule, uint64_t a_size, uint64_t b_size) {
   return RunBytes(rule, a_size + b_size) + words * sizeof(uint64_t);
 }
 
-Run MergeRuns(Queue& queue, const SlotRule& rule, const Run& a, const Run& b) {
+SlotRun MergeRuns(Queue& queue, const SlotRule& rule, const SlotRun& a, const SlotRun& b) {
   const uint64_t tiles = TilesOf(a.size + b.size);
   DeviceArray<uint64_t> splits(queue, tiles + 1);
   ForEach(queue, tiles + 1, FindSplits{InputOf(a), InputOf(b), splits.data()});

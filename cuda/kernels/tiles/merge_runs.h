@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -13,7 +13,7 @@ inline constexpr uint32_t kMergeTilePositions = 2048;
 
 // The rows of both; where both have a row, its slots joined. Waits for the queue where memory is
 // short (FillRun). Throws CudaError; a and b are unchanged then.
-Run MergeRuns(Queue& queue, const SlotRule& rule, const Run& a, const Run& b);
+SlotRun MergeRuns(Queue& queue, const SlotRule& rule, const SlotRun& a, const SlotRun& b);
 
 // Device memory that MergeRuns takes beside its arguments, at most.
 uint64_t MergeBytes(const SlotRule& rule, uint64_t a_size, uint64_t b_size);

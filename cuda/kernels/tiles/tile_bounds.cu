@@ -2,7 +2,7 @@
 //
 // The index space is cut at the multiples of rows_max, and where more than samples_max samples lie
 // between two of them, at quantiles of the samples. Samples are every 64th entry of the batch, so
-// that a part where updates are dense is cut more often, whoever holds it. Then one thread for each
+// that a part where updates are dense is cut more often, for any update. Then one thread for each
 // tile and update finds the update's first entry in it by binary search; neighbouring threads
 // search for neighbouring tiles in one update, and share most of what they read. Bytes an entry:
 // 1/64 of (32 to read a sample, 16 for each 8 bits of the row to sort it); for each tile and update

@@ -2,12 +2,12 @@
 //
 // The index space is cut into tiles of at most 2^15 rows and about as many entries each
 // (tile_bounds.h). A block of 512 threads takes tiles by ticket. It lists what each update has in
-// the tile as segments of one sequence of positions; each thread loads 8 entries of it into
+// the tile as parts of one sequence of positions; each thread loads 8 entries of it into
 // registers, all at once, whatever updates they are of, so that an update that has most of the tile
 // costs no more than others. The entries set the bits of their rows; held rows are counted and get
 // places (tile_sums.cuh); entries are added there with 32-bit atomics; where the tile's rows go is
 // known by look-back (look_back.cuh) meanwhile, and they are written to their final place,
-// neighbours to neighbours. While a block adds, its next ticket is taken and the segments of that
+// neighbours to neighbours. While a block adds, its next ticket is taken and the parts of that
 // tile are loaded. Tiles of more entries, updates or held rows than fit are walked several times.
 //
 // Bytes: 8 and the value for each entry, once from device memory (neighbouring tiles are worked on
@@ -36,7 +36,7 @@ constexpr uint64_t kTileEntriesMin = 128;
 constexpr double kRowEntriesMax = 1 << 18;
 
 // The sequence of the entries that up to kUpdates updates have in a tile, 4096 positions at a time.
-// A segment is what one update has, if it has anything.
+// A part is what one update has, if it has anything.
 template <unsigned kThreads, uint32_t kItems>
 struct Segments {
   static constexpr uint32_t kUpdatesOfThread = 2;
@@ -44,17 +44,17 @@ struct Segments {
   static constexpr uint32_t kPositions = kThreads * kItems;
   static constexpr uint32_t kWords = kPositions / 32;
 
-  uint32_t starts[kWords];     // bits of the positions where segments begin
-  uint16_t before[kWords];     // segments that begin before each word
-  uint32_t offsets[kUpdates];  // of each segment: from position to entry of the update, modulo 2^32
-  uint16_t updates[kUpdates];  // of each segment
+  uint32_t starts[kWords];     // bits of the positions where parts begin
+  uint16_t before[kWords];     // parts that begin before each word
+  uint32_t offsets[kUpdates];  // of each part: from position to entry of the update, modulo 2^32
+  uint16_t updates[kUpdates];  // of each part
   uint32_t size;               // positions, of all rounds
 
-  // What a thread keeps of its updates.
+  // The state that a thread keeps of its updates.
   struct OfThread {
     uint32_t begin[kUpdatesOfThread];  // entries of the updates
     uint32_t size[kUpdatesOfThread];
-    uint32_t segment;   // the first of the thread
+    uint32_t part;      // the first of the thread
     uint32_t position;  // where that begins
   };
 
@@ -63,29 +63,29 @@ struct Segments {
     if (t == 0) before[0] = 0;
   }
 
-  // Writes the thread's segments, as far as they lie in the positions from `first` on.
+  // Writes the thread's parts, as far as they lie in the positions from `first` on.
   SPARSEAGG_DEVICE void List(unsigned t, const OfThread& mine, uint32_t first) {
-    uint32_t segment = mine.segment;
+    uint32_t part = mine.part;
     uint32_t begin = mine.position;
     for (uint32_t i = 0; i < kUpdatesOfThread; ++i) {
       if (mine.size[i] == 0) continue;
       const uint32_t end = begin + mine.size[i];
-      offsets[segment] = mine.begin[i] - begin;
-      updates[segment] = static_cast<uint16_t>(t * kUpdatesOfThread + i);
-      ++segment;
+      offsets[part] = mine.begin[i] - begin;
+      updates[part] = static_cast<uint16_t>(t * kUpdatesOfThread + i);
+      ++part;
       if (begin >= first && begin - first < kPositions) {
         AtomicOr(&starts[(begin - first) / 32], uint32_t{1} << begin % 32);
       }
-      // The words that begin inside the segment or at its end.
+      // The words that begin inside the part or at its end.
       const uint32_t from = begin < first ? first : begin / 32 * 32 + 32;
       for (uint32_t p = from; p <= end && p - first < kPositions; p += 32) {
-        before[(p - first) / 32] = static_cast<uint16_t>(segment);
+        before[(p - first) / 32] = static_cast<uint16_t>(part);
       }
       begin = end;
     }
   }
 
-  // The segment of position first + i, i < kPositions.
+  // The part of position first + i, i < kPositions.
   SPARSEAGG_DEVICE uint32_t At(uint32_t i) const {
     const uint32_t up_to = starts[i / 32] & (~uint32_t{0} >> (31 - i % 32));
     return before[i / 32] + static_cast<uint32_t>(PopulationCount(up_to)) - 1;
@@ -97,24 +97,24 @@ struct MergeTile {
   static constexpr unsigned kThreads = 512;
   static constexpr unsigned kBlocksOfMultiprocessor = 2;
   static constexpr uint32_t kItems = 8;
-  using TileSegments = Segments<kThreads, kItems>;
-  static constexpr uint32_t kUpdatesOfThread = TileSegments::kUpdatesOfThread;
+  using TileParts = Segments<kThreads, kItems>;
+  static constexpr uint32_t kUpdatesOfThread = TileParts::kUpdatesOfThread;
   static constexpr uint32_t kNoItem = ~uint32_t{0};
 
-  // What the thread's updates have in a tile.
+  // The entries of the thread's updates in a tile.
   struct Bounds {
     uint32_t begin[kUpdatesOfThread];
     uint32_t end[kUpdatesOfThread];
   };
   struct Shared {
     TileSums sums;
-    TileSegments segments;
+    TileParts parts;
     LookBackMemory look_back;
     uint64_t next;  // the tile after this one
   };
   struct Local {
-    typename TileSegments::OfThread segments;
-    uint32_t items[kItems];  // segment and row of the tile, or kNoItem
+    typename TileParts::OfThread parts;
+    uint32_t items[kItems];  // part and row of the tile, or kNoItem
     V values[kItems];
     Bounds next;  // of the next tile
   };
@@ -173,7 +173,7 @@ struct MergeTile {
                                  bool bounds_are_loaded, const Work& work) const {
     Shared& shared = block.shared;
     uint32_t rounds = 0;
-    for (uint32_t u = 0; u < batch.num_updates; u += TileSegments::kUpdates) {
+    for (uint32_t u = 0; u < batch.num_updates; u += TileParts::kUpdates) {
       uint32_t first = 0;
       do {
         if (!is_loaded) {
@@ -184,8 +184,8 @@ struct MergeTile {
           work(t, local, u, first);
         });
         ++rounds;
-        first += TileSegments::kPositions;
-      } while (first < shared.segments.size);
+        first += TileParts::kPositions;
+      } while (first < shared.parts.size);
     }
     return rounds == 1;
   }
@@ -198,29 +198,29 @@ struct MergeTile {
     ScanBlock<kThreads>(
         block,
         [&](unsigned t, Local& local) {
-          shared.segments.Clear(t);
+          shared.parts.Clear(t);
           const Bounds bounds = bounds_are_loaded ? local.next : BoundsOf(t, first_update, tile);
           uint64_t sum = 0;
           for (uint32_t i = 0; i < kUpdatesOfThread; ++i) {
-            local.segments.begin[i] = bounds.begin[i];
-            local.segments.size[i] = bounds.end[i] - bounds.begin[i];
-            sum += local.segments.size[i];
-            if (local.segments.size[i] != 0) sum += uint64_t{1} << kSizeBits;
+            local.parts.begin[i] = bounds.begin[i];
+            local.parts.size[i] = bounds.end[i] - bounds.begin[i];
+            sum += local.parts.size[i];
+            if (local.parts.size[i] != 0) sum += uint64_t{1} << kSizeBits;
           }
           return sum;
         },
         [&](unsigned t, Local& local, uint64_t before, uint64_t all) {
-          local.segments.segment = static_cast<uint32_t>(before >> kSizeBits);
-          local.segments.position = static_cast<uint32_t>(before);
-          if (t == 0) shared.segments.size = static_cast<uint32_t>(all);
-          shared.segments.List(t, local.segments, first);
+          local.parts.part = static_cast<uint32_t>(before >> kSizeBits);
+          local.parts.position = static_cast<uint32_t>(before);
+          if (t == 0) shared.parts.size = static_cast<uint32_t>(all);
+          shared.parts.List(t, local.parts, first);
         });
   }
 
   SPARSEAGG_DEVICE void Load(const Shared& shared, unsigned t, uint64_t tile, uint32_t first_update,
                              uint32_t first, Local& local) const {
-    const TileSegments& segments = shared.segments;
-    const uint32_t left = segments.size - first;
+    const TileParts& parts = shared.parts;
+    const uint32_t left = parts.size - first;
     if (left == 0) {
       for (uint32_t& item : local.items) item = kNoItem;
       return;
@@ -229,14 +229,14 @@ struct MergeTile {
     uint32_t rows[kItems];
     for (uint32_t i = 0; i < kItems; ++i) {
       const uint32_t p = i * kThreads + t;
-      const uint32_t segment = segments.At(p < left ? p : left - 1);
-      const UpdateRef& update = batch.updates[first_update + segments.updates[segment]];
-      const uint32_t e = first + (p < left ? p : left - 1) + segments.offsets[segment];
+      const uint32_t part = parts.At(p < left ? p : left - 1);
+      const UpdateRef& update = batch.updates[first_update + parts.updates[part]];
+      const uint32_t e = first + (p < left ? p : left - 1) + parts.offsets[part];
       rows[i] = static_cast<uint32_t>(LoadConstant(&update.rows[e]));
       if (rule.value_slots() != 0) {
         local.values[i] = LoadConstant(&static_cast<const V*>(update.values)[e]);
       }
-      local.items[i] = segment;
+      local.items[i] = part;
     }
     const auto first_row = static_cast<uint32_t>(tile_rows[tile]);
     for (uint32_t i = 0; i < kItems; ++i) {
@@ -300,8 +300,8 @@ struct MergeTile {
                                 uint32_t item, V value) const {
     const uint32_t place = shared.sums.PlaceOf(item % TileSums::kRows, first_held);
     if (place >= TileSums::Capacity(rule)) return;
-    const uint32_t segment = item / TileSums::kRows;
-    const float weight = batch.updates[first_update + shared.segments.updates[segment]].weight;
+    const uint32_t part = item / TileSums::kRows;
+    const float weight = batch.updates[first_update + shared.parts.updates[part]].weight;
     const uint32_t slot = place * rule.slots();
     if (rule.value_slots() != 0) shared.sums.Add(slot, FixedProduct(value, weight, rule.lsb));
     if (rule.row != RowSlot::kNone) {
@@ -355,7 +355,7 @@ bool CanMergeTiles(const BatchView& batch, const SlotRule& rule) {
   return tiles <= batch.nnz / batch.num_updates && tiles <= batch.nnz / kTileEntriesMin + 1;
 }
 
-Run MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule) {
+SlotRun MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule) {
   const TileBounds bounds = CutIntoTiles(queue, batch, ShapeFor(batch, rule));
   const uint64_t most = bounds.tiles().most;
   return FillRun(queue, rule, std::min(batch.nnz, batch.num_rows), [&](const RunOutput& out) {

@@ -4,7 +4,7 @@
 #ifndef SPARSEAGG_CUDA_KERNELS_TILES_TILE_MERGE_H_
 #define SPARSEAGG_CUDA_KERNELS_TILES_TILE_MERGE_H_
 
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 namespace sparseagg::gpu {
 
@@ -14,7 +14,7 @@ bool CanMergeTiles(const BatchView& batch, const SlotRule& rule);
 
 // The slots of every row that the batch has. Waits for the queue where memory is short (MakeRun).
 // Throws CudaError.
-Run MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule);
+SlotRun MergeTiles(Queue& queue, const BatchView& batch, const SlotRule& rule);
 
 }  // namespace sparseagg::gpu
 

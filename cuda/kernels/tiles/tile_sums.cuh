@@ -120,7 +120,7 @@ struct TileSums {
     }
   }
 
-  // For one thread.
+  // One thread calls it.
   SPARSEAGG_DEVICE void Set(uint32_t slot, Int128 sum) {
     auto words = static_cast<UInt128>(sum);
     for (uint32_t k = 0; k < kLimbs; ++k, words >>= 32) {

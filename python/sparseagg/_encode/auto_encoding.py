@@ -28,7 +28,8 @@ _EXTRA_BYTES_MAX = 48 << 20
 
 
 def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: float) -> str | None:
-    """The values encoding ("auto" or "raw") with which `tensor` is packed, or None where it is sooner there unpacked.
+    """Returns the values encoding ("auto" or "raw") with which `tensor` is packed, or None where it is sooner there
+    unpacked.
 
     index_bytes: of its indices unpacked. values: "auto", or "raw" where they are to stay as they are.
     bytes_per_second: of the connection; 0 where only bytes count.
@@ -59,7 +60,8 @@ def choose(tensor: AnyTensor, index_bytes: int, values: str, bytes_per_second: f
 
 
 def _seconds_by_trial(tensor: SparseTensor, is_sorted: bool) -> float:
-    """Seconds that packing the indices will take, extrapolated from some of them: a busy machine takes longer than the rates."""
+    """Returns the seconds that packing the indices will take, extrapolated from some of them: a busy machine takes
+    longer than the rates."""
     seconds = []
     for _ in range(2 if is_sorted else 1):  # The first short trial is slower: its caches are cold.
         begin = time.monotonic()
@@ -70,12 +72,12 @@ def _seconds_by_trial(tensor: SparseTensor, is_sorted: bool) -> float:
 
 
 def _gain(saved: float, seconds: float, bytes_per_second: float) -> float:
-    """Seconds, or bytes where only these count."""
+    """Returns the seconds saved, or the bytes where only these count."""
     return saved / bytes_per_second - seconds if bytes_per_second else saved
 
 
 def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
-    """Bytes of packed indices, and whether they seem to be in order, by some blocks."""
+    """Returns the bytes of packed indices, and whether they seem to be in order, by some blocks."""
     nnz, shape = tensor.nnz, tensor.dense_shape
     starts = np.zeros(1, np.int64)
     if nnz > BLOCK_ENTRIES:
@@ -94,5 +96,5 @@ def _estimate(tensor: SparseTensor) -> tuple[float, bool]:
 
 
 def may_sort(tensor: SparseTensor, packed: float = 0) -> bool:
-    """True where its order and its packed indices take no more memory than "auto" may take."""
+    """Returns True where its order and its packed indices take no more memory than "auto" may take."""
     return packed + RowOrder.bytes_of(tensor) <= _EXTRA_BYTES_MAX

@@ -65,7 +65,7 @@ ValuesChoice = Union[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """What a caller asks for; see `Round.submit`.
+    """The encodings that a caller requests; see `Round.submit`.
 
     bytes_per_second: of the connection, for "auto"; 0 where only the number of bytes counts.
     """
@@ -100,7 +100,7 @@ class EncodeOptions:
         return EncodeOptions(self.encoding, self.values, bytes_per_second)
 
     def values_of(self, tensor: str) -> str:
-        """The coding asked for a tensor's values."""
+        """Returns the coding asked for a tensor's values."""
         if isinstance(self.values, Mapping):
             return self.values.get(tensor, "auto")
         return self.values
@@ -120,7 +120,8 @@ class EncodedTensor:
 def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
-    """`tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot hold."""
+    """Returns `tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot
+    hold."""
     ranges: list[tuple[int, int]] = []
     nnz = int(tensor.values.size > 0)
     indices: Payload = _NO_INDICES
@@ -172,7 +173,7 @@ def _bytes(encoded: EncodedTensor) -> int:
 def _pack(
     name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, *, may_sort: bool = True
 ) -> EncodedTensor:
-    """`tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
+    """Returns `tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
     indices: Array = _NO_BYTES
     order: RowOrder | None = None
     if isinstance(tensor, SparseTensor):
@@ -208,8 +209,8 @@ def _pack(
 
 
 def _ranges(indices: Array) -> list[tuple[int, int]]:
-    """The smallest and the largest index of each dimension; none where there are no entries. By column: numpy takes ten
-    times as long with an axis."""
+    """Returns the smallest and the largest index of each dimension; none where there are no entries. By column: numpy
+    takes ten times as long with an axis."""
     if not len(indices):
         return []
     columns = [indices[:, dimension] for dimension in range(indices.shape[1])]
@@ -217,7 +218,7 @@ def _ranges(indices: Array) -> list[tuple[int, int]]:
 
 
 def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
-    """What is wrong with the indices; empty when each is one of the shape."""
+    """Returns what is wrong with the indices, or "" if each of them is within the shape."""
     indexed = tensor.dense_shape[: tensor.sparse_dim]
     if math.prod(indexed) >= _ROWS_MAX:
         return "its indexed dimensions multiply to 2^63 or more"
@@ -233,8 +234,8 @@ def _wrong_indices(tensor: SparseTensor, ranges: list[tuple[int, int]]) -> str:
 
 
 def _narrowed(indices: Array, ranges: list[tuple[int, int]]) -> Payload:
-    """int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones too:
-    it is the server that names them."""
+    """Returns int64 indices as int32 where all of them fit, which halves their bytes. Others go as they are, wrong ones
+    too: it is the server that names them."""
     if indices.itemsize == 4:
         return indices
     if any(low < _I32.min or high > _I32.max for low, high in ranges) or not ranges:

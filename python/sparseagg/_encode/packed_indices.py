@@ -34,7 +34,7 @@ SPAN_ENTRIES = BLOCK_ENTRIES * _BLOCKS_AT_ONCE
 
 
 def block_key(n: Array) -> Array:
-    """SplitMix64's output function of n * golden ratio, modulo 2^64."""
+    """Returns SplitMix64's output function of n * golden ratio, modulo 2^64."""
     with np.errstate(over="ignore"):
         x = n.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -48,14 +48,14 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=
 
 
 def encode_rows(rows: Array) -> Array:
-    """uint64 rows that never descend, below 2^63, as the bytes that `coo.packed` has for them."""
+    """Encodes uint64 rows that never descend, below 2^63, as `coo.packed` does."""
     return encode_spans(
         [rows[begin:][:SPAN_ENTRIES] for begin in range(0, len(rows), SPAN_ENTRIES)]
     )
 
 
 def encode_spans(spans: Iterable[Array]) -> Array:
-    """The same of rows that come in spans: `SPAN_ENTRIES` each, the last one fewer."""
+    """Encodes the same from rows that come in spans: `SPAN_ENTRIES` each, the last one fewer."""
     all_entries: list[Array] = []
     all_words: list[Array] = []
     begin = 0
@@ -79,7 +79,7 @@ def encode_spans(spans: Iterable[Array]) -> Array:
 
 
 def packed_bytes(blocks: Array) -> float:
-    """Mean bytes of blocks `[n, BLOCK_ENTRIES]` of uint64 rows that never descend."""
+    """Returns the mean bytes of blocks `[n, BLOCK_ENTRIES]` of uint64 rows that never descend."""
     return float(_plan(blocks)[1].mean()) * 4 + _ENTRY.itemsize
 
 
@@ -136,8 +136,8 @@ def _encode_block(rows: list[int]) -> bytes:
 
 
 def decode_rows(data: Array, count: int, num_rows: int, name: str) -> Array:
-    """The uint64 rows of `count` entries. Raises SparseAggError, naming tensor and block, for anything malformed: the first
-    of several blocks, and of several things in one block the one that C++ names."""
+    """Returns the uint64 rows of `count` entries. Raises SparseAggError, naming tensor and block, for anything
+    malformed: the first of several blocks, and of several things in one block the one that C++ names."""
     _check_length(data, count, name)
     if count == 0:
         return np.empty(0, np.uint64)
@@ -220,7 +220,7 @@ class _Blocks:
         self._refuse(self._first_wrong(wrong), "its bitmap is not one of its entries")
 
     def unpack(self) -> Array:
-        """The rows; of blocks that are not sound, anything."""
+        """Returns the rows; of blocks that are not sound, anything."""
         rows = np.zeros(self._count, np.uint64)
         forms, counts = self._forms[: self._sound], self._counts[: self._sound]
         for form in np.unique(forms):
@@ -249,7 +249,7 @@ class _Blocks:
             self._out_of_range(block, rows[starts[block] :][: self._counts[block]])
 
     def _first_wrong(self, wrong: Array) -> int | None:
-        """The first of the blocks that were sound so far; None where they stay so."""
+        """Returns the first block that is `wrong` among those that were sound so far, or None if there is none."""
         among = wrong[: self._sound]
         return int(among.argmax()) if among.any() else None
 
@@ -344,7 +344,7 @@ def _wrong_bitmaps(words: Array, begins: Array, ends: Array, counts: Array) -> A
 
 
 def _take(words: Array, begins: Array, ends: Array, form: int, first: Array, count: int) -> Array:
-    """The rows [blocks, count] of blocks of one form."""
+    """Returns the rows [blocks, count] of blocks of one form."""
     sizes = ends - begins
     if form == _BITMAP_FORM:
         starts = np.cumsum(sizes) - sizes
@@ -376,7 +376,7 @@ def _item_bytes(width: int) -> int:
 
 
 def _checks(first: Array, forms: Array, begins: Array, ends: Array, words: Array) -> Array:
-    """The 24 bits of each block's check."""
+    """Returns the 24 bits of each block's check."""
     with np.errstate(over="ignore"):
         key = np.arange(len(words)) - np.repeat(begins, ends - begins) + 5
         running = np.zeros(len(words) + 1, np.uint64)

@@ -24,14 +24,14 @@ class Recoded:
         self.nbytes = self.size * itemsize
 
     def read(self, begin: int, end: int) -> memoryview:
-        """The bytes from `begin` to `end`, which may lie in the middle of an element."""
+        """Returns the bytes from `begin` to `end`, which may lie in the middle of an element."""
         first = begin // self.itemsize
         part = self._convert(self._source[first : -(-end // self.itemsize)])
         skipped = first * self.itemsize
         return _bytes_of(part)[begin - skipped : end - skipped]
 
     def copy(self) -> Array:
-        """All of it, as bytes; made in parts, whose temporaries are small."""
+        """Returns the whole payload as bytes; made in parts, whose temporaries are small."""
         whole = np.empty(self.nbytes, np.uint8)
         step = max(1, _BYTES_MIN // self.itemsize) * self.itemsize
         for begin in range(0, self.nbytes, step):
@@ -40,16 +40,16 @@ class Recoded:
         return whole
 
     def tobytes(self) -> bytes:
-        """All of it."""
+        """Returns the whole payload."""
         return self.copy().tobytes()
 
 
-# What a tensor's indices or values travel as.
+# A tensor's indices or values in the form in which they are sent.
 Payload = Union["Array", Recoded]
 
 
 def recode(source: Array, itemsize: int, convert: Callable[[Array], Array]) -> Payload:
-    """`convert(source)`, made when it is read where it is large. `source` is in the order of its memory."""
+    """Returns `convert(source)`, made when it is read where it is large. `source` is in the order of its memory."""
     if source.size * itemsize < _BYTES_MIN:
         return convert(source)
     return Recoded(source.reshape(-1), itemsize, convert)

@@ -25,7 +25,7 @@ def flatten_indices(indices: Array, dense_shape: tuple[int, ...]) -> Array:
 
 
 def unflatten_rows(rows: Array, indexed_shape: tuple[int, ...]) -> Array:
-    """The opposite: int64 indices `[nnz, sparse_dim]`."""
+    """Does the opposite: returns int64 indices `[nnz, sparse_dim]`."""
     indices = np.empty((len(rows), len(indexed_shape)), "<i8")
     rest = rows
     for dimension in reversed(range(len(indexed_shape))):
@@ -57,7 +57,7 @@ class RowOrder:
 
     @classmethod
     def bytes_of(cls, tensor: SparseTensor) -> int:
-        """Memory that the order of this tensor takes."""
+        """Returns the memory that the order of this tensor takes."""
         return tensor.nnz * (8 if cls._fits_in_keys(tensor) else 24)
 
     @staticmethod
@@ -66,13 +66,13 @@ class RowOrder:
         return rows.bit_length() + tensor.nnz.bit_length() <= 64
 
     def spans(self) -> Iterator[Array]:
-        """The rows in order, in spans of `SPAN_ENTRIES`."""
+        """Yields the rows in order, in spans of `SPAN_ENTRIES`."""
         for begin in range(0, len(self._keys), SPAN_ENTRIES):
             keys = self._keys[begin:][:SPAN_ENTRIES]
             yield keys >> self._position_bits if self._rows is None else self._rows[keys]
 
     def of(self, values: Array, keys: Array | None = None) -> Array:
-        """`values` in this order, or those of some of its keys."""
+        """Returns `values` in this order, or those of some of its keys."""
         keys = self._keys if keys is None else keys
         if self._rows is None:
             keys = keys & ((np.uint64(1) << self._position_bits) - np.uint64(1))
@@ -80,7 +80,7 @@ class RowOrder:
         return taken
 
     def values(self, values: Array, convert: Callable[[Array], Array], itemsize: int) -> Payload:
-        """`values` in this order, converted to elements of `itemsize`."""
+        """Returns `values` in this order, converted to elements of `itemsize`."""
         width = math.prod(values.shape[1:])
         return recode(
             self._keys, itemsize * width, lambda keys: convert(self.of(values, keys).reshape(-1))
@@ -92,7 +92,7 @@ class NotSorted(Exception):
 
 
 def ascending_spans(tensor: SparseTensor) -> Iterator[Array]:
-    """The rows in spans of `SPAN_ENTRIES`. Raises NotSorted at the first that descends."""
+    """Yields the rows in spans of `SPAN_ENTRIES`. Raises NotSorted at the first that descends."""
     last = np.uint64(0)
     for begin in range(0, tensor.nnz, SPAN_ENTRIES):
         rows = _rows_of(tensor, begin)
@@ -103,5 +103,5 @@ def ascending_spans(tensor: SparseTensor) -> Iterator[Array]:
 
 
 def _rows_of(tensor: SparseTensor, begin: int) -> Array:
-    """Those of a span."""
+    """Returns the rows of the span that begins at entry `begin`."""
     return flatten_indices(tensor.indices[begin : begin + SPAN_ENTRIES], tensor.dense_shape)

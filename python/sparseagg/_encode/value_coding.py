@@ -35,7 +35,7 @@ _LIMITS = {"int8": 127.0, "int4": 7.0}
 
 
 def value_codings_of(value_type: str) -> tuple[str, ...]:
-    """The codings that values of this type may have."""
+    """Returns the codings that values of this type may have."""
     if value_type == "f64":
         return VALUE_CODINGS
     if value_type == "f32":
@@ -44,8 +44,8 @@ def value_codings_of(value_type: str) -> tuple[str, ...]:
 
 
 def smallest_exact_coding(values: Array, value_type: str) -> str:
-    """The smallest coding that changes none of these values, which are flat. Takes a small part of them at a time, and ends
-    with the first that only "raw" leaves as it is."""
+    """Returns the smallest coding that changes none of these values, which are flat. Takes a small part of them at a
+    time, and ends with the first that only "raw" leaves as it is."""
     left = {"f32": ["bf16", "f16"], "f64": ["bf16", "f16", "f32"]}.get(value_type, [])
     for begin in range(0, len(values), _VALUES_AT_ONCE):
         if not left:
@@ -79,7 +79,7 @@ def exact_values(values: Array, coding: str) -> Array:
 
 
 def encode_values(values: Array, value_type: str, coding: str, seed: int, name: str) -> bytes:
-    """`values`, flat, in this coding. Raises InvalidUpdateError for a value that it cannot hold."""
+    """Returns `values`, flat, in this coding. Raises InvalidUpdateError for a value that it cannot hold."""
     if coding == "raw":
         return values.tobytes()
     if coding not in value_codings_of(value_type):
@@ -96,7 +96,7 @@ def encode_values(values: Array, value_type: str, coding: str, seed: int, name: 
 
 
 def _coded_floats(values: Array, coding: str) -> tuple[Array, Array]:
-    """The values as f32, bf16 or f16, and which of them these can hold."""
+    """Returns the values as f32, bf16 or f16, and which of them these can hold."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         single = values.astype("<f4")
         coded: Array = single
@@ -182,7 +182,8 @@ def check_values(size: int, count: int, value_type: str, coding: str, name: str)
 
 
 def decode_values(data: Array, count: int, value_type: str, coding: str, name: str) -> Array:
-    """`count` values of `value_type`, which have passed `check_values`. Raises SparseAggError for a bad scale."""
+    """Returns `count` values of `value_type`, which have passed `check_values`. Raises SparseAggError for a bad
+    scale."""
     coding = coding or "raw"
     dtype = VALUE_DTYPES[value_type]
     if coding == "raw":
@@ -213,7 +214,7 @@ def decode_values(data: Array, count: int, value_type: str, coding: str, name: s
 
 
 def coded_bytes(coding: str, value_bytes: int, count: int) -> int:
-    """Bytes of `count` values."""
+    """Returns the bytes of `count` values."""
     scales = -(-count // _SCALE_VALUES) * 4
     if coding.startswith("int8"):
         return scales + count

@@ -74,7 +74,7 @@ class ByteString:
         return any(isinstance(part, Recoded) for part in self._parts)
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset`; fewer only at the end."""
+        """Returns at most `size` bytes from `offset`; fewer only at the end."""
         pieces = []
         for part, begin, end in self._pieces(offset, size):
             pieces.append(part.read(begin, end) if isinstance(part, Recoded) else part[begin:end])
@@ -145,7 +145,7 @@ class EncodedUpdate:
 
     @property
     def encodings(self) -> dict[str, TensorEncoding]:
-        """What each tensor travels as."""
+        """Returns the encoding of each tensor."""
         return {
             header.name: TensorEncoding(
                 header.encoding,
@@ -169,7 +169,7 @@ class EncodedUpdate:
         return str(self.header.update_id)
 
     def whole(self) -> aggregation_pb2.SubmitUpdateRequest:
-        """The update in one message."""
+        """Returns the update in one message."""
         tensors = [
             types_pb2.Tensor(header=header, indices=indices.tobytes(), values=values.tobytes())
             for header, indices, values in self._tensors
@@ -177,12 +177,12 @@ class EncodedUpdate:
         return aggregation_pb2.SubmitUpdateRequest(header=self.header, tensors=tensors)
 
     def begin(self) -> aggregation_pb2.BeginUpdate:
-        """What comes before the chunks."""
+        """Returns the message that precedes the chunks."""
         headers = [header for header, _, _ in self._tensors]
         return aggregation_pb2.BeginUpdate(header=self.header, tensors=headers)
 
     def chunk(self, offset: int, size: int) -> aggregation_pb2.UpdateChunk:
-        """The chunk of at most `size` bytes at `offset`."""
+        """Returns the chunk of at most `size` bytes at `offset`."""
         data = self.payload.read(offset, size)
         return aggregation_pb2.UpdateChunk(update_id=self.update_id, offset=offset, data=data)
 
@@ -206,7 +206,7 @@ def check_spec(spec: TensorSpec) -> None:
 
 
 def spec_to_proto(spec: TensorSpec) -> types_pb2.TensorSpec:
-    """A record as `sparseagg.v1.TensorSpec`."""
+    """Returns a record as `sparseagg.v1.TensorSpec`."""
     check_spec(spec)
     overflow = f"INTEGER_OVERFLOW_{spec.integer_overflow.upper()}"
     with _arguments.refusing(f'tensor "{spec.name}"', reason="INVALID_SPEC"):
@@ -288,7 +288,7 @@ class Answer:
         self._received += len(chunk.data)
 
     def tensors(self, *, dense: bool, selected: Sequence[str] = ()) -> dict[str, ResultTensor]:
-        """The tensors by name, once everything is here."""
+        """Returns the tensors by name, once everything is here."""
         if self._received != self._bytes.size:
             raise SparseAggError(
                 f"the answer ended after {self._received} of {self._bytes.size} bytes",

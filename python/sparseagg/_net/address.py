@@ -44,7 +44,7 @@ class Address(NamedTuple):
 
 
 def parse(text: str) -> Address:
-    """The address that `text` means. InvalidArgumentError (INVALID_TARGET) says what is wrong with it."""
+    """Returns the address that `text` means. InvalidArgumentError (INVALID_TARGET) says what is wrong with it."""
     if not text:
         _refuse(f"{_HERE} is empty; give HOST:PORT")
     if len(text) > _LENGTH_MAX:
@@ -76,14 +76,14 @@ def parse(text: str) -> Address:
 
 
 def is_local(address: Address) -> bool:
-    """True for what is on this machine whatever the network looks like: loopback, localhost, Unix sockets."""
+    """Returns True for what is on this machine whatever the network looks like: loopback, localhost, Unix sockets."""
     if address.is_socket:
         return True
     return not address.by_authority and all(_is_loopback(host) for host in address.hosts)
 
 
 def is_direct(address: Address) -> bool:
-    """True for what no proxy is asked for: this machine by any of its names and addresses."""
+    """Returns True for what no proxy is asked for: this machine by any of its names and addresses."""
     if is_local(address):
         return True
     return not address.by_authority and all(
@@ -124,7 +124,7 @@ def _parse_literals(text: str, prefix: str, family: socket.AddressFamily) -> Add
 
 
 def _host_and_port(text: str, part: str) -> tuple[str, str]:
-    """The host of `part` without brackets, and HOST:PORT; `text` is the whole address, for messages."""
+    """Returns the host of `part` without brackets, and HOST:PORT; `text` is the whole address, for messages."""
     if part.startswith("["):
         host, bracket, rest = part[1:].partition("]")
         if not bracket or not _is_ipv6(host) or (rest and not rest.startswith(":")):
@@ -202,7 +202,7 @@ def _is_own_name(host: str) -> bool:
 
 
 def _is_own_address(host: str) -> bool:
-    """Whether the system would send to `host` from that same address. No packet is sent for the answer."""
+    """Returns whether the system would send to `host` from that same address. No packet is sent for this."""
     for family in (socket.AF_INET, socket.AF_INET6):
         if not _is_ip(host, family):
             continue

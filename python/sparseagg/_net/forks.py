@@ -23,7 +23,7 @@ _channels: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def generation() -> int:
-    """A number that is another one in a forked child."""
+    """Returns a number that is another one in a forked child."""
     return _generation
 
 

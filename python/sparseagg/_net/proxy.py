@@ -20,7 +20,8 @@ _IS_NEW = tuple(int(part) for part in grpc.__version__.split(".")[:2]) >= (1, 55
 
 
 def proxy_of(address: Address, options: Mapping[str, Any]) -> str:
-    """HOST:PORT of the proxy between here and `address`; empty where there is none. `options` are the channel's."""
+    """Returns HOST:PORT of the proxy between here and `address`; empty where there is none. `options` are the
+    channel's."""
     # gRPC sends several addresses at once nowhere else.
     if (
         is_direct(address)
@@ -32,7 +33,7 @@ def proxy_of(address: Address, options: Mapping[str, Any]) -> str:
     # gRPC ignores others.
     if not proxy.startswith("http://") or _is_excepted(address.hosts[0], _first_of(_EXCEPTIONS)):
         return ""
-    # What is before "@" may be a password.
+    # The text before "@" may be a password.
     return urlsplit(proxy).netloc.rpartition("@")[2]
 
 

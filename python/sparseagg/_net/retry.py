@@ -1,4 +1,4 @@
-"""When a failed call is made again, and how long to wait before."""
+"""Decides whether a failed call is made again, and how long to wait before."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Backoff:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def remaining(self) -> float | None:
-        """Seconds left, None for no limit. Never negative."""
+        """Returns the seconds left, None for no limit. Never negative."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def progress(self) -> None:
@@ -92,7 +92,7 @@ class Backoff:
         time.sleep(self.pause(error))
 
     def pause(self, error: SparseAggError) -> float:
-        """Seconds to sleep before the next attempt; raises `error` where there is none."""
+        """Returns the seconds to sleep before the next attempt; raises `error` where there is none."""
         self._failures += 1
         if self._failures == 1:
             self._first_failure = time.monotonic()
@@ -138,7 +138,8 @@ class Backoff:
 
 
 def is_retryable(error: SparseAggError) -> bool:
-    """True for a server that is unavailable and may come back, that tells when, or that ended a silent stream."""
+    """Returns True for a server that is unavailable and may come back, that tells when, or that ended a silent
+    stream."""
     if error.reason in LASTING:
         return False
     return (

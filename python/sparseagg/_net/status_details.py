@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 @dataclass
 class StatusDetails:
-    """What the trailer says beyond code and message."""
+    """The contents of the trailer beyond code and message."""
 
     reason: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
@@ -27,7 +27,8 @@ class StatusDetails:
 
 
 def parse_status_details(data: bytes) -> StatusDetails:
-    """The details in a trailer. Bytes that are no google.rpc.Status give what could be read before the fault."""
+    """Returns the details in a trailer. Bytes that are no google.rpc.Status give what could be read before the
+    fault."""
     result = StatusDetails()
     try:
         for number, value in _fields(data):
@@ -61,7 +62,7 @@ def _strings(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of every field; numbers as int, everything else as bytes."""
+    """Yields (field number, value) of every field; numbers as int, everything else as bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -26,7 +26,7 @@ class StreamCall:
     `take(unsent)` takes what is sent next from the front of the messages that wait: one, or several as one.
     """
 
-    # Messages handed to the stream and not yet taken by gRPC: so many, or of so many bytes.
+    # The most messages, or bytes of messages, that the stream has and gRPC has not taken yet.
     _UNSENT_MAX = 2
     _UNSENT_BYTES_MAX = 64 << 10
 
@@ -77,7 +77,7 @@ class StreamCall:
             self._changed.notify_all()
 
     def receive(self) -> Any:
-        """The next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
+        """Returns the next answer, or None at the end of the stream. Blocks. Raises when the stream has failed."""
         _forks.check_process(self._made_in)
         with self._changed:
             self._wait(lambda: self._ended or bool(self._answers))
@@ -89,7 +89,7 @@ class StreamCall:
             return None
 
     def poll(self) -> Any:
-        """An answer that is here already, or None. Never blocks, never raises."""
+        """Returns an answer that is here already, or None. Never blocks, never raises."""
         with self._changed:
             return self._answers.popleft() if self._answers else None
 

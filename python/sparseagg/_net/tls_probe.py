@@ -21,7 +21,7 @@ class TlsProbe:
         self._speaks_tls: bool | None = None
 
     def speaks_tls(self) -> bool:
-        """True where a TLS handshake comes about. Takes seconds at most; nothing is sent but the handshake."""
+        """Returns whether a TLS handshake succeeds. Takes seconds at most; nothing is sent but the handshake."""
         if self._speaks_tls is None:
             self._speaks_tls = self._may_ask and any(
                 _shakes_hands(host, port) for host, port in self._address.places()

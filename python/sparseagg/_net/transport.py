@@ -41,8 +41,8 @@ _PACKAGE = ".sparseagg.v1"
 
 
 def _methods() -> dict[str, tuple[str, Any]]:
-    """The methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the bytes of the
-    description, which every version of protobuf has in the same way."""
+    """Returns the methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the
+    bytes of the description, which every version of protobuf has in the same way."""
     description = descriptor_pb2.FileDescriptorProto.FromString(
         aggregation_pb2.DESCRIPTOR.serialized_pb
     )
@@ -92,6 +92,8 @@ _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 _JOIN_SECONDS = 5.0
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
+# Calls that last until a round changes or ends.
+_WAITS = frozenset({"WaitRound", "WatchRound"})
 
 
 @contextmanager
@@ -109,7 +111,7 @@ def _poll_interval() -> Iterator[None]:
 
 
 def was_done_before(method: str, error: SparseAggError) -> bool:
-    """True where a repeated call fails because the attempt whose answer was lost had done it."""
+    """Returns True where a repeated call fails because the attempt whose answer was lost had done it."""
     return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
@@ -173,6 +175,19 @@ class Channel:
         if self._closed:  # where gRPC has errors of its own
             raise _client_is_closed()
 
+    def _take_connection(self, method: str) -> Connection:
+        """Returns the connection for a call. `_give_back` gives it back."""
+        if method == UPLOADS:
+            return self._connections.take()
+        return self._connections.take_for_wait() if method in _WAITS else self._connections.first
+
+    def _give_back(self, method: str, connection: Connection) -> None:
+        """The call has ended."""
+        if method == UPLOADS:
+            self._connections.give_back(connection)
+        elif method in _WAITS:
+            self._connections.end_wait(connection)
+
     @contextmanager
     def _starting_call(self) -> Iterator[None]:
         """For the start of a call: gRPC raises a ValueError, or one of its own, where close() was faster."""
@@ -196,7 +211,7 @@ class Channel:
         self._answered = True
 
     def _error_of(self, failure: grpc.RpcError, *, for_update: bool) -> SparseAggError:
-        """What a failed call raises."""
+        """Returns the exception of a failed call."""
         error = from_rpc_error(failure, for_update=for_update)
         # The server gives its errors a reason; most without one come from the connection.
         if error.reason:
@@ -209,7 +224,7 @@ class Channel:
         return error if self.local_server is None else self.local_server.explain(error)
 
     def _should_try_tls(self, error: SparseAggError) -> bool:
-        """True where a server with TLS, called without, is a likely cause."""
+        """Returns True where a server with TLS, called without, is a likely cause."""
         return error.reason == "CONNECTION_CLOSED" and not self._answered
 
 
@@ -249,9 +264,13 @@ class Transport(Channel):
             self._check_open()
             try:
                 with self._starting_call():
-                    answer = self._connections.first.methods[method](
-                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                    )
+                    connection = self._take_connection(method)
+                    try:
+                        answer = connection.methods[method](
+                            request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                        )
+                    finally:
+                        self._give_back(method, connection)
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -290,7 +309,7 @@ class Transport(Channel):
         """Starts a stream; `request` for a server stream, None for one that the caller sends on; `take` as in StreamCall."""
         self._check_open()
         metadata = self._access.metadata()
-        connection = self._connections.take() if method == UPLOADS else self._connections.first
+        connection = self._take_connection(method)
 
         def start(requests: Iterator[Any]) -> Any:
             with self._starting_call():
@@ -298,10 +317,7 @@ class Transport(Channel):
                     requests if request is None else request, metadata=metadata
                 )
 
-        def end() -> None:
-            if method == UPLOADS:
-                self._connections.give_back(connection)
-
+        end = partial(self._give_back, method, connection)
         error_of = partial(self._error_of, for_update=for_update)
         call = StreamCall(start, end, error_of, self.has_answered, idle_timeout, answers_max, take)
         with self._streams_lock:
@@ -316,5 +332,5 @@ def _client_is_closed() -> SparseAggError:
 
 
 def _serialize(message: Any) -> bytes:
-    """The bytes of a message."""
+    """Returns the bytes of a message."""
     return bytes(message.SerializeToString())

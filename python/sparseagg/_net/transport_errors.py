@@ -68,7 +68,7 @@ class Peer:
     tls: bool = False
 
     def explain(self, code: grpc.StatusCode, message: str) -> SparseAggError | None:
-        """The error for gRPC's own code and message; None for what is not of the connection."""
+        """Returns the error for gRPC's own code and message; None for what is not of the connection."""
         if status := _STATUS.search(message):
             return self._intermediary(int(status[1]))
         is_broken = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
@@ -205,7 +205,7 @@ class Peer:
 
 
 def _passes(status: int) -> bool:
-    """True for the HTTP status of a state that may end by itself."""
+    """Returns True for the HTTP status of a state that may end by itself."""
     return status == 429 or status >= 500
 
 

@@ -115,7 +115,8 @@ class ManyUpdates:
         return batch
 
     async def _take(self) -> Submission | None:
-        """The next one, which no longer needs the caller's arrays where they may be filled again; None: there is none."""
+        """Returns the next one, which no longer needs the caller's arrays where they may be filled again; None: there
+        is none."""
         if self._ahead is not None:
             submission, self._ahead = self._ahead, None
             return submission
@@ -171,5 +172,5 @@ async def send_together(
             for other in answer.more:
                 take(other)
     except SparseAggError:
-        pass  # whoever is sent again meets it again
+        pass  # an update that is sent again gets the error again
     return outcomes

@@ -13,7 +13,7 @@ from google.protobuf import empty_pb2
 from sparseagg import _arguments
 from sparseagg._net import forks as _forks
 from sparseagg._net.retry import Backoff
-from sparseagg._net.transport import METHODS, UPLOADS, Channel, was_done_before
+from sparseagg._net.transport import METHODS, Channel, was_done_before
 from sparseagg.errors import DeadlineExceededError, SparseAggError
 
 _T = TypeVar("_T")
@@ -21,7 +21,7 @@ _CANNOT_WRITE = "Internal error from Core"  # set_internal_error() of grpc.aio
 
 
 class Transport(Channel):
-    """The channel of the asyncio client. For one event loop."""
+    """The channel of the asyncio client. It belongs to one event loop."""
 
     _library = grpc.aio
     _loop: asyncio.AbstractEventLoop | None = None  # of the first call
@@ -60,9 +60,13 @@ class Transport(Channel):
             self._check_open()
             try:
                 with self._starting_call():
-                    answer = await self._connections.first.methods[method](
-                        request, timeout=backoff.remaining(), metadata=self._access.metadata()
-                    )
+                    connection = self._take_connection(method)
+                    try:
+                        answer = await connection.methods[method](
+                            request, timeout=backoff.remaining(), metadata=self._access.metadata()
+                        )
+                    finally:
+                        self._give_back(method, connection)
                 self.has_answered()
                 return answer
             except grpc.RpcError as failure:
@@ -77,7 +81,7 @@ class Transport(Channel):
             repeated = True
 
     async def _checked(self, error: SparseAggError) -> SparseAggError:
-        """`error`, or what is found to be behind it."""
+        """Returns `error`, or what is found to be behind it."""
         if self._should_try_tls(error) and await asyncio.to_thread(self._tls_probe.speaks_tls):
             return self._peer.with_tls()
         return error
@@ -100,7 +104,8 @@ class Transport(Channel):
         idle_timeout: float | None,
         for_update: bool = False,
     ) -> AsyncGenerator[Any, None]:
-        """The answers of a stream; `request` is a message for a server stream, an async iterable of messages else.
+        """Yields the answers of a stream; `request` is a message for a server stream, an async iterable of messages
+        else.
 
         DeadlineExceededError when nothing has moved in either direction for `idle_timeout` seconds. What the iterable raises
         is raised here.
@@ -124,7 +129,7 @@ class Transport(Channel):
                 await asyncio.Event().wait()
 
         is_server_stream = METHODS[method][0] == "unary_stream"
-        connection = self._connections.take() if method == UPLOADS else self._connections.first
+        connection = self._take_connection(method)
         call: Any = None
         reading: asyncio.Future[Any] | None = None
         try:
@@ -158,8 +163,7 @@ class Transport(Channel):
                 raise self._peer.connection_lost("grpc.aio could not write to it") from None
             raise await self._checked(self._error_of(failure, for_update=for_update)) from None
         finally:
-            if method == UPLOADS:
-                self._connections.give_back(connection)
+            self._give_back(method, connection)
             if call is not None:
                 call.cancel()
             if reading is not None and not reading.done():
@@ -168,6 +172,6 @@ class Transport(Channel):
 
 
 def _is_task_cancelled() -> bool:
-    """True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
+    """Returns True where somebody has cancelled this task. Before Python 3.11 a task does not tell."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0

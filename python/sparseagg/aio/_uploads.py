@@ -22,7 +22,7 @@ _ENCODED_BESIDE_BYTES_MIN = 1 << 20
 
 
 async def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpdate:
-    """`_requests.encode`; of a large update in a thread, so that the event loop goes on."""
+    """Calls `_requests.encode`; for a large update in a thread, so that the event loop goes on."""
     if update.nbytes < _ENCODED_BESIDE_BYTES_MIN:
         return _requests.encode(update, may_fill_arrays_again)
     return await asyncio.to_thread(_requests.encode, update, may_fill_arrays_again)
@@ -31,7 +31,7 @@ async def encode(update: ReadUpdate, may_fill_arrays_again: bool) -> EncodedUpda
 async def messages_of_reduce(
     update: EncodedUpdate, message_bytes_max: int
 ) -> AsyncIterator[aggregation_pb2.ReduceRequest]:
-    """`_uploads.reduce_messages`, made in a thread where that takes more than copying."""
+    """Yields the messages of `_uploads.reduce_messages`, made in a thread where that takes more than copying."""
     messages = reduce_messages(update, message_bytes_max)
     if not update.payload.is_made_when_read:
         for message in messages:
@@ -60,7 +60,7 @@ class ChunkedUpload:
         self._committed = 0  # bytes that the server has
 
     async def run(self) -> Receipt:
-        """The receipt. Raises the refusal, or the last error when nothing moves for too long."""
+        """Returns the receipt. Raises the refusal, or the last error when nothing moves for too long."""
         backoff: Backoff | None = None
         while True:
             committed = self._committed

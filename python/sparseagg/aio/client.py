@@ -68,7 +68,7 @@ class Client(ClientBase):
         await self.close()
 
     async def info(self) -> ServerInfo:
-        """Version, back ends, operators, encodings and limits of the server."""
+        """Returns version, back ends, operators, encodings and limits of the server."""
         return await self._info(None)
 
     async def _info(self, timeout: float | None) -> ServerInfo:
@@ -101,11 +101,11 @@ class Client(ClientBase):
         return Round(self._transport, self._server, info.name, info)
 
     def round(self, name: str) -> Round:
-        """A handle of a round that someone opened. Asks the server nothing yet."""
+        """Returns a handle of a round that someone opened. Asks the server nothing yet."""
         return Round(self._transport, self._server, _requests.full_name(name))
 
     async def rounds(self, page_size: SupportsIndex = 50) -> AsyncIterator[RoundInfo]:
-        """Every round by name, ascending; fetched page by page."""
+        """Yields every round by name, ascending; fetched page by page."""
         request = _requests.list_rounds(page_size)
         while True:
             page = await self._transport.unary("ListRounds", request)

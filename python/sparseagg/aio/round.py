@@ -51,7 +51,7 @@ class Round(RoundBase):
     _server: Callable[..., Awaitable[_requests.Server]]
 
     async def info(self) -> RoundInfo:
-        """The round as it is now."""
+        """Returns the round as it is now."""
         return await self._info(None)
 
     async def _info(self, timeout: float | None) -> RoundInfo:
@@ -61,7 +61,7 @@ class Round(RoundBase):
         return info
 
     async def specs(self) -> Mapping[str, TensorSpec]:
-        """The round's tensors by name; asked from the server once."""
+        """Returns the round's tensors by name; asked from the server once."""
         return await self._specs_within(None)
 
     async def _specs_within(self, limit: _requests.TimeLimit | None) -> Mapping[str, TensorSpec]:
@@ -202,7 +202,7 @@ class Round(RoundBase):
     async def watch(
         self, min_interval: float | timedelta | None = None
     ) -> AsyncIterator[RoundInfo]:
-        """The round now and after every change, until a final state. See `sparseagg.Round.watch`."""
+        """Yields the round now and after every change, until a final state. See `sparseagg.Round.watch`."""
         request = _requests.watch_round(self.name, min_interval)
         backoff = self._transport.new_backoff(since_failure=True)
         while True:
@@ -230,7 +230,7 @@ class Round(RoundBase):
         progress: Progress = False,
         encoding: str = RAW,
     ) -> Result:
-        """The published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
+        """Returns the published aggregate. Waits for the publication; does not seal. See `sparseagg.Round.result`."""
         limit = (
             None if timeout is None else _requests.TimeLimit(_arguments.seconds("timeout", timeout))
         )
@@ -342,8 +342,8 @@ class Round(RoundBase):
         progress: Progress,
         message: Any = None,
     ) -> Receipt:
-        """`message`: the update as a whole, if it is made already. call_timeout: of an update in one message; idle_timeout:
-        without progress, of one in chunks."""
+        """Sends one update. message: the update as a whole, if it is made already. call_timeout: of an update in one
+        message; idle_timeout: without progress, of one in chunks."""
         with Meter(progress, update.payload.size, "sending") as meter:
             receipt = await self._send_metered(update, idle_timeout, call_timeout, meter, message)
             meter.finish()
@@ -381,7 +381,7 @@ class Round(RoundBase):
             raise await self._explained(missing) from None
 
     async def _explained(self, error: SparseAggError) -> SparseAggError:
-        """`error`; of a round that went with the server's memory or data, one that says so."""
+        """Returns `error`; of a round that went with the server's memory or data, one that says so."""
         if not self._may_be_lost(error):
             return error
         try:

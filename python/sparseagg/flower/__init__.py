@@ -19,8 +19,8 @@ With `direct=False` the arrays travel in Flower's messages (indices, values and 
 arrays) and the strategy submits them as they arrive: for clients that cannot reach the sparseagg server.
 
 Flower waits for every client, an hour by default. `round_options={"goal": 40, "grace": 10, "deadline": 600}` ends a round
-10 s after 40 updates, or after 600 s, whatever became of the other clients; an update that comes later is refused, which
-Flower reports as the failure of its client.
+10 s after 40 updates, or after 600 s, even if other clients have not replied; an update that arrives later is refused,
+which Flower reports as the failure of its client.
 
 The round has the types of the arrays that were sent out. A reply of another type is rounded to them once, to nearest, which
 is logged; whole numbers and truth values are averaged in float64, as by FedAvg; arrays without values stay as they are.

@@ -1,4 +1,4 @@
-"""The side of the clients: the mod that uploads updates, and a ClientApp that has it."""
+"""The client side: the mod that uploads updates, and a ClientApp that has it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sparseagg.flower._records import KEY, id_of, only_key, sparse_record, updat
 class SparseUpload:
     """The mod for ClientApp(mods=[SparseUpload()]): uploads the trained arrays to the server that the strategy names.
 
-    target: another address of the server than the strategy gives. client_options: for `sparseagg.Client`; the timeout is
-    that of the strategy unless it is given here.
+    target: the server's address for this client, if it differs from the strategy's. client_options: options of
+    `sparseagg.Client`; the timeout is the strategy's unless it is given here.
 
     Messages of other strategies pass unchanged. An update that the server refuses raises, which Flower reports to the
     ServerApp as the failure of this client.
@@ -65,7 +65,8 @@ class SparseUpload:
         return reply
 
     def _client(self, order: Any) -> Client:
-        """A connection that waits as long for a server that is down as the strategy's: the strategy has reached it."""
+        """Returns a connection that waits for an unreachable server as long as the strategy's calls do, because the
+        strategy has reached the server."""
         timeout = order["timeout"]
         retry = RetryPolicy(connect_timeout=timeout)
         options = {"timeout": timeout, "retry": retry, **self._client_options}
@@ -75,9 +76,9 @@ class SparseUpload:
 class ClientApp(clientapp.ClientApp):  # type: ignore[misc]  # flwr may be absent where types are checked
     """Flower's ClientApp with the mod SparseUpload before its other mods, so that the import is all that changes.
 
-    client_fn, mods: Flower's own. A `client_fn` makes NumPyClients, or Clients: they work with SparseFedAvg, and with
-        Flower's FedAvg, as they are (`numpy_client_mod`).
-    upload: `SparseUpload(...)` with options, where the defaults do not do.
+    client_fn, mods: as in Flower. The NumPyClients or Clients that `client_fn` makes work unchanged with SparseFedAvg,
+        and with Flower's FedAvg (`numpy_client_mod`).
+    upload: `SparseUpload(...)` with options, if the defaults do not suit.
     """
 
     def __init__(

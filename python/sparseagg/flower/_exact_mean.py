@@ -1,4 +1,4 @@
-"""FedAvg whose mean comes from a sparseagg server: what all strategies of this package have in common."""
+"""FedAvg whose mean comes from a sparseagg server: the base of all strategies of this package."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from sparseagg.flower._training_round import TrainingRound
 from sparseagg.tensors import SparseTensor, TensorSpec
 
 _LOG = logging.getLogger("flwr")
-# From when Flower waits no longer until the server closes a round of which nobody knows any more.
+# The server ends an abandoned round this long after Flower has stopped waiting for its replies.
 _DEADLINE_MARGIN_SECONDS = 600.0
 
 
 class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types are checked
-    """FedAvg's methods with the exact mean. It stands between FedAvg and a strategy that is built on it, as FedAdam, which
-    so gets the exact mean from `super().aggregate_train`.
+    """FedAvg's methods with the exact mean. In the order of base classes it stands between FedAvg and a strategy that
+    derives from FedAvg, such as FedAdam, which so gets the exact mean from `super().aggregate_train`.
 
-    `set_up` comes before `__init__`, whose arguments are FedAvg's alone.
+    Call `set_up` before `__init__`, which has FedAvg's arguments only.
     """
 
     def set_up(
@@ -47,19 +47,19 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
         client_target: str,
         round_options: Mapping[str, Any],
     ) -> None:
-        """Takes what FedAvg does not have; the strategies say what it means."""
+        """Sets the options that FedAvg does not have; the strategies document them."""
         self._client, self._client_target = client, client_target
         self._sparse, self._op, self._direct = sparse, op, direct
         self._round_options = dict(round_options)
         self._deadline = DEADLINE_SECONDS
         self._arrays = ArrayRecord()
         self._round: TrainingRound | None = None
-        self._told: set[str] = set()  # what is logged once
+        self._told: set[str] = set()  # the warnings that have been logged
         self.bytes_sent: dict[int, int] = {}
         self.bytes_received: dict[int, int] = {}
 
     def start(self, grid: Any, *arguments: Any, **options: Any) -> Any:
-        """FedAvg's rounds; in each, training is over when every client has replied or the round is closed."""
+        """Runs FedAvg's rounds. The training of a round ends when every client has replied or the round is closed."""
         given = inspect.signature(super().start).bind(grid, *arguments, **options)
         given.apply_defaults()
         timeout = given.arguments.get("timeout")
@@ -68,14 +68,14 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
         try:
             return super().start(_ClosingGrid(grid, self._collect), *arguments, **options)
         finally:
-            if self._round is not None:  # what ended the training came before its aggregate
+            if self._round is not None:  # an exception ended the training before its aggregation
                 erase(self._round.round)
                 self._round = None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
     ) -> Iterable[Message]:
-        """FedAvg's messages, which also name the round that takes the updates."""
+        """Returns FedAvg's messages, which also name the round that takes the updates."""
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if not messages:
             return messages
@@ -94,14 +94,14 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
     ) -> Iterable[Message]:
-        """FedAvg's messages, which also say which metric is the weight."""
+        """Returns FedAvg's messages, which also say which metric is the weight."""
         messages = list(super().configure_evaluate(server_round, arrays, config, grid))
         return _ordering(messages, ConfigRecord({"weight-key": self.weighted_by_key}))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, Any]:
-        """The averaged arrays and metrics, as FedAvg's."""
+        """Returns the averaged arrays and metrics, as FedAvg does."""
         valid, failed = self._check_and_log_replies(replies, is_train=True, validate=False)
         training, self._round = self._round, None
         if training is None:
@@ -135,7 +135,7 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
         return self._round.collect(grid, messages, timeout)
 
     def _order(self, name: str) -> ConfigRecord:
-        """What SparseUpload needs to know."""
+        """Returns what SparseUpload needs to know about a round."""
         return ConfigRecord(
             {
                 "target": self._client_target,
@@ -188,7 +188,7 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
 
 
 class _ClosingGrid:
-    """Flower's grid, whose training messages are collected by `collect`."""
+    """Flower's grid, except that `collect` sends training messages and collects their replies."""
 
     def __init__(self, grid: Any, collect: Callable[[Any, Sequence[Message], float | None], Any]):
         self._grid = grid
@@ -198,7 +198,7 @@ class _ClosingGrid:
         return getattr(self._grid, name)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Any:
-        """The replies."""
+        """Returns the replies."""
         messages = list(messages)
         if not any(m.metadata.message_type == MessageType.TRAIN for m in messages):
             return self._grid.send_and_receive(messages, timeout=timeout)

@@ -1,7 +1,7 @@
-"""Clients of Flower's former interface, `NumPyClient` and `Client`, for strategies of the present one.
+"""Lets clients of Flower's former interface, `NumPyClient` and `Client`, work with strategies of the present one.
 
-Their messages have records of other names, arrays without names, and one metric "num_examples" beside those that the
-client gives. The mod below translates in both directions, inside of the client: nothing more travels.
+Their messages have records with other names, arrays without names, and one metric "num_examples" beside the client's
+own metrics. The mod below translates in both directions inside the client, so nothing more is sent.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from flwr.app import (
 from sparseagg.errors import InvalidUpdateError, SparseAggError
 from sparseagg.flower._records import KEY, only, only_key
 
-# What a message is called there, and its reply.
+# The former names of a message's records and of its reply's.
 _NAMES = {
     MessageType.TRAIN: ("fitins", "fitres"),
     MessageType.EVALUATE: ("evaluateins", "evaluateres"),
 }
-# Flower's own name of the weight, where the strategy is not ours and names none.
+# Flower's own name of the weight, for strategies of others, which do not name it.
 _WEIGHT_KEY = "num-examples"
-# What an error of Flower says where such a client gets a message that nobody has translated.
+# Flower's error for a message that reaches such a client untranslated contains one of these names.
 _UNTRANSLATED = tuple(f"{asked}.parameters" for asked, _ in _NAMES.values())
 
 
 def numpy_client_mod(message: Message, context: Any, call_next: Any) -> Message:
-    """A mod for `ClientApp(client_fn, mods=[SparseUpload(), numpy_client_mod])`, which `sparseagg.flower.ClientApp` has.
+    """The mod for `ClientApp(client_fn, mods=[SparseUpload(), numpy_client_mod])`; `sparseagg.flower.ClientApp` has it.
 
-    The client gets the arrays in the order of the strategy's ArrayRecord and returns as many; its `config` is the
-    strategy's ConfigRecord. Numbers among its metrics become metrics of the reply, beside the weight and, in an
+    The client gets the arrays in the order of the strategy's ArrayRecord and returns the same number of arrays; its
+    `config` is the strategy's ConfigRecord. Its numeric metrics become metrics of the reply, with the weight and, in an
     evaluation, "loss". Messages of Flower's former strategies pass unchanged.
 
-    Raises InvalidUpdateError where the client returns more or fewer arrays than it got.
+    Raises InvalidUpdateError if the client returns more or fewer arrays than it got.
     """
     asked, answered = _NAMES.get(message.metadata.message_type, ("", ""))
     if not asked or f"{asked}.parameters" in message.content:
@@ -63,7 +63,7 @@ def numpy_client_mod(message: Message, context: Any, call_next: Any) -> Message:
 
 
 def hint_for(reason: str) -> str:
-    """What to change where `reason` is the error of such a client that nobody translates for; else nothing."""
+    """Returns how to correct the ClientApp if `reason` is the error of such a client without this mod; otherwise ""."""
     if not any(name in reason for name in _UNTRANSLATED):
         return ""
     return "; its ClientApp has a client_fn (NumPyClient): write `from sparseagg.flower import ClientApp`"
@@ -75,7 +75,7 @@ def _config_of(content: RecordDict) -> ConfigRecord:
 
 
 def _records_of(content: RecordDict, answered: str, weight_key: str) -> dict[str, Any]:
-    """The records of a reply without its arrays."""
+    """Returns the records of a reply without its arrays."""
     status = content.config_records.get(f"{answered}.status", {})
     if status.get("code"):
         raise SparseAggError(f"the client replies {status['message']!r} (code {status['code']})")
@@ -84,12 +84,12 @@ def _records_of(content: RecordDict, answered: str, weight_key: str) -> dict[str
     if answered == "evaluateres":
         metrics["loss"] = content[f"{answered}.loss"]["loss"]
     metrics[weight_key] = content[f"{answered}.num_examples"]["num_examples"]
-    # The second has texts, bytes and truth values, too, which no MetricRecord takes.
+    # The second record has also the texts, bytes and booleans, which a MetricRecord does not accept.
     return {"metrics": MetricRecord(metrics), f"{answered}.metrics": ConfigRecord(dict(given))}
 
 
 def _named(record: ArrayRecord, names: list[str]) -> ArrayRecord:
-    """The arrays of a reply, under the names that they were sent with."""
+    """Returns the arrays of a reply under the names with which they were sent to the client."""
     arrays = [array.numpy() for array in record.values() if array.data]
     if len(arrays) != len(names):
         raise InvalidUpdateError(

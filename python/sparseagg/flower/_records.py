@@ -1,4 +1,4 @@
-"""What stands in Flower's messages: tensors as ArrayRecords, a reply's arrays as an update, weights and ids."""
+"""The content of Flower's messages: tensors as ArrayRecords, a reply's arrays as an update, weights and ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS = ("indices", "values", "dense_shape")
 
 
 def sparse_record(tensors: Any) -> ArrayRecord:
-    """Tensors as an ArrayRecord: a sparse one as the three arrays NAME/indices, NAME/values, NAME/dense_shape.
+    """Returns tensors as an ArrayRecord. A sparse one becomes the arrays NAME/indices, NAME/values, NAME/dense_shape.
 
     tensors: nested mappings of whatever `as_tensor` takes; bfloat16 travels as uint16 bit patterns.
     """
@@ -37,7 +37,7 @@ def sparse_record(tensors: Any) -> ArrayRecord:
 
 
 def tensors_of(record: ArrayRecord) -> dict[str, Any]:
-    """The tensors by name of a record that `sparse_record` made: SparseTensor, or numpy array where it is dense."""
+    """Returns the tensors of a record that `sparse_record` made, by name: a SparseTensor, or a numpy array if dense."""
     tensors: dict[str, Any] = {}
     for name, array in record.items():
         table, _, part = name.rpartition("/")
@@ -55,10 +55,10 @@ def tensors_of(record: ArrayRecord) -> dict[str, Any]:
 def update_of(
     record: ArrayRecord, before: Mapping[str, Array], sparse: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """A client's arrays as the update for a round: changes of the tables, values of the dense arrays, in the types that
-    `before` has; and the names of those that were rounded to these.
+    """Returns a client's arrays as the update for a round (the changes of tables, the values of dense arrays, in the
+    types of `before`), and the names of the arrays that were rounded to these types.
 
-    Raises InvalidUpdateError for a dense array that is missing: it would count as zeros. A table is then as it was.
+    Raises InvalidUpdateError for a missing dense array, which would count as zeros. A missing table is unchanged.
     """
     tensors = tensors_of(record)
     for name, array in before.items():
@@ -88,7 +88,8 @@ def update_of(
 
 
 def _rounded(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """`values` in the type of the round, each rounded once, to nearest. Raises InvalidUpdateError for one that is beyond it."""
+    """Returns `values` in the type of the round, each rounded once, to nearest. Raises InvalidUpdateError for a finite
+    value that is out of the type's range."""
     if (
         values.dtype == dtype or values.dtype.kind != "f"
     ):  # bit patterns; what is no number the server refuses
@@ -106,7 +107,7 @@ def _rounded(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[A
 
 
 def is_without_values(array: Array) -> bool:
-    """True for an empty buffer, as a state_dict may have: there is nothing to average, and no round has such a tensor."""
+    """Returns whether the array has no values, such as an empty buffer of a state_dict. No round has such a tensor."""
     return 0 in array.shape
 
 
@@ -115,7 +116,7 @@ def bytes_of_arrays(content: Any) -> int:
 
 
 def averaged_dtype(array: Array) -> np.dtype[Any]:
-    """The type of an array's average."""
+    """Returns the type of an array's average."""
     dtype: np.dtype[Any] = averageable(np.empty(0, array.dtype)).dtype
     return dtype
 
@@ -128,12 +129,12 @@ def weight_in(content: Any, key: str) -> float:
 
 
 def answered(reply: Message) -> str:
-    """The id of the message that it answers."""
+    """Returns the id of the message that `reply` answers."""
     return str(reply.metadata.reply_to_message_id)
 
 
 def id_of(metadata: Any) -> str:
-    """The id of an update: that of the message that asked for it, so that a repetition is recognised."""
+    """Returns the id of an update: the id of the message that requested it, so that a repetition is recognised."""
     return str(metadata.reply_to_message_id or metadata.message_id)[:64]
 
 

@@ -1,4 +1,4 @@
-"""Flower's strategies with the exact mean: each has the arguments of Flower's and a few by name."""
+"""Flower's strategies with the exact mean: each has the arguments of Flower's strategy, and some of its own by name."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sparseagg.flower._exact_mean import ExactMean
 
 
 class _Signature:
-    """What `help` shows: the arguments of Flower's strategy, then those of `_Sparse`. None where a class of the user has an
-    `__init__` of its own."""
+    """The signature that `help` shows: the arguments of Flower's strategy, then those of `_Sparse`. None if a class of
+    the user has its own `__init__`."""
 
     def __get__(self, _: object, strategy: type[_Sparse]) -> inspect.Signature | None:
         if strategy.__init__ is not _Sparse.__init__:
@@ -28,7 +28,8 @@ class _Signature:
 
 
 class _Sparse:
-    """Takes the arguments that Flower's strategy does not have, and leaves it the others. An ExactMean comes behind it."""
+    """Takes the arguments that Flower's strategy does not have, and passes the others on. A subclass also derives from
+    ExactMean, which comes later in its list of bases."""
 
     set_up: Any
 
@@ -65,29 +66,29 @@ class _Sparse:
 class SparseFedAvg(_Sparse, ExactMean):
     """FedAvg whose arrays are averaged by a sparseagg server, exactly and independent of the order of replies.
 
-    Arguments are those of Flower's FedAvg, by place or by name, and by name:
+    The arguments are those of Flower's FedAvg, by position or by name, and these by name:
 
     sparse: names of the tables `[rows, ...]` of which clients change only some rows.
-    target: address of the sparseagg server; when left out, what the environment variable SPARSEAGG_SERVER says, or
-        127.0.0.1:50061. client: a `sparseagg.Client` in its place; the caller closes it.
+    target: the address of the sparseagg server; by default that of the environment variable SPARSEAGG_SERVER, or
+        127.0.0.1:50061. client: a `sparseagg.Client` in place of a target; the caller closes it.
     client_target: the address that clients use, when it differs.
     direct: clients upload straight to the server (their ClientApp is that of `sparseagg.flower`, or has the mod
         SparseUpload); otherwise the arrays come with the replies, as sparse records or whole.
-    op: for the tables: "weighted_mean", FedAvg's, or "mean_of_contributors", which averages a row over the clients that
-        changed it. Dense arrays are always averaged over all.
-    round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
-        durability, keep_updates. A round that its deadline finds below the minimum leaves the arrays as they are. The
-        deadline is ten minutes after the `timeout` of `start` unless it is given here.
-    client_options: for `sparseagg.Client`: timeout, credentials, ... Clients wait for the server as long as `timeout`
-        says.
+    op: the operator of the tables: "weighted_mean", as FedAvg, or "mean_of_contributors", which averages a row over the
+        clients that changed it. Dense arrays are always averaged over all clients.
+    round_options: options of the rounds (`Client.create_round`): goal, grace, deadline, min_contributors,
+        max_contributors, durability, keep_updates. A round with fewer contributors than the minimum at its deadline
+        leaves the arrays unchanged. The default deadline is ten minutes after the `timeout` of `start`.
+    client_options: options of `sparseagg.Client`, such as timeout and credentials. Clients wait for the server as long
+        as `timeout` says.
 
     `weighted_by_key` gives the weight; metrics are aggregated by Flower.
 
-    bytes_sent, bytes_received: by round, the bytes of arrays to all clients for training, which are the whole model for
-    each as with FedAvg, and of updates from them, be it to the sparseagg server or in Flower's messages.
+    bytes_sent, bytes_received: the bytes by round: of arrays to all clients for training (the whole model to each, as
+    with FedAvg), and of updates from them, whether to the sparseagg server or in Flower's messages.
 
-    Where clients reply and not one of their updates counts, the round raises InvalidUpdateError with the first reason. A
-    strategy that starts erases the rounds of ServerApps of the same user on this machine that died.
+    If clients reply and none of their updates counts, the round raises InvalidUpdateError with the first reason. A
+    strategy that starts erases the rounds of ServerApps that died, if they were of the same user on this machine.
     """
 
 

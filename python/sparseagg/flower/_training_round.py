@@ -28,16 +28,16 @@ from sparseagg.result import Result
 from sparseagg.round import Round
 
 _LOG = logging.getLogger("flwr")
-_PULL_SECONDS = 1.0  # between two looks for replies, where the grid does not say
-_REPLY_SECONDS = 10.0  # that a reply may take after the update that it tells of
+_PULL_SECONDS = 1.0  # between two requests for replies, if the grid has no interval of its own
+_REPLY_SECONDS = 10.0  # that a reply may arrive after its update
 
 
 class TrainingRound:
-    """The replies of one round of training.
+    """Collects the replies of one round of training.
 
-    round: takes the updates. arrays: what was sent out. sparse: the names of tables. weight_key: the metric that is the
-    weight. direct: clients are meant to upload themselves. tell_once: logs a warning (what about, text, arguments of the
-    text), at most once for each `what`.
+    round: takes the updates. arrays: the arrays that were sent to clients. sparse: the names of tables. weight_key: the
+    metric that is the weight. direct: whether clients should upload themselves. tell_once: logs a warning (topic, text,
+    arguments of the text), at most once for each topic.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class TrainingRound:
         self.round, self.name = round, round.name
         self._arrays, self._sparse, self._weight_key = arrays, sparse, weight_key
         self._direct, self._tell_once = direct, tell_once
-        self._counts: dict[str, bool] = {}  # by what a reply answers: whether it counts
+        self._counts: dict[str, bool] = {}  # by id of a message: whether its reply counts
         self._first_refusal = ""
         self._carried = 0  # bytes of arrays in replies
-        self._passed_on = 0  # bytes of these that were sent to the sparseagg server from here
-        self._whole = 0  # replies that have a table of all rows
+        self._passed_on = 0  # bytes of these arrays that were submitted from here
+        self._whole = 0  # replies that contain all rows of a table
 
     def collect(
         self, grid: Any, messages: Sequence[Message], timeout: float | None
     ) -> list[Message]:
-        """Sends the messages; the replies of those clients that are in time."""
+        """Sends the messages, and returns the replies that arrive in time."""
         missing = set(grid.push_messages(messages))
         end = math.inf if timeout is None else time.monotonic() + timeout
         replies: list[Message] = []
@@ -86,7 +86,7 @@ class TrainingRound:
         return replies
 
     def submit(self, replies: Sequence[Message]) -> list[Message]:
-        """Those of the replies whose updates count: uploaded by the clients, or submitted here, each once."""
+        """Submits the updates in replies that have arrays, each once, and returns the replies whose updates count."""
         carried = [reply for reply in replies if self._is_new(reply) and self._has_arrays(reply)]
         submitted = []
 
@@ -94,7 +94,7 @@ class TrainingRound:
             for reply in carried:
                 try:
                     update = self._update_in(reply)
-                # What is in a reply is up to its client, and must not end the rounds of the others.
+                # A client decides what its reply contains; a bad one must not end the round of the others.
                 except Exception as refusal:
                     self._refuse(reply, refusal)
                     continue
@@ -111,7 +111,7 @@ class TrainingRound:
         return [reply for reply in replies if self._counts[answered(reply)]]
 
     def check(self, info: RoundInfo, replies: int, failed: Sequence[Message]) -> None:
-        """Raises InvalidUpdateError where there are replies and not one of them counts."""
+        """Raises InvalidUpdateError if there are replies and none of them counts."""
         for reply in failed:
             self._note(reply, reply.error.reason + hint_for(reply.error.reason))
         if self._first_refusal and info.state is RoundState.OPEN and not info.contributors:
@@ -120,9 +120,9 @@ class TrainingRound:
             )
 
     def finish(self, replies: int) -> Result | None:
-        """The aggregate; None where nobody, or too few, contributed, or only such as weigh nothing.
+        """Returns the aggregate, or None if too few clients contributed, or only clients whose weight is 0.
 
-        replies: how many came whose updates count.
+        replies: the number of replies whose updates count.
         """
         try:
             self.round.seal()
@@ -137,7 +137,7 @@ class TrainingRound:
         if counted != replies:
             _LOG.warning("%s counts %d updates, %d replies came", self.name, counted, replies)
         if counted and not result.manifest.total_weight:
-            # Their mean would be zeros, in the place of the arrays.
+            # Zeros would replace the arrays.
             _LOG.warning(
                 '%s has no mean: "%s" of all %d is 0', self.name, self._weight_key, counted
             )
@@ -145,11 +145,11 @@ class TrainingRound:
         return result if counted else None
 
     def bytes_received(self, info: RoundInfo) -> int:
-        """Bytes of updates from the clients, by either path."""
+        """Returns the bytes of updates from the clients, by either path."""
         return info.bytes_received - self._passed_on + self._carried
 
     def warn_of_carried(self) -> None:
-        """Says once that clients without the mod sent what they were not meant to send."""
+        """Warns once that clients without the mod sent arrays that the mod would not have sent."""
         if not (self._carried and (self._direct or self._whole)):
             return
         self._tell_once(
@@ -167,7 +167,7 @@ class TrainingRound:
         return answered(reply) not in self._counts
 
     def _has_arrays(self, reply: Message) -> bool:
-        """True for a reply without a receipt; what a receipt says is noted."""
+        """Returns whether the reply has arrays in the place of a receipt; a receipt is recorded."""
         self._carried += bytes_of_arrays(reply.content)
         receipt = reply.content.config_records.get(KEY, {})
         self._warn_of_rounding(reply, receipt.get("rounded", ()))

@@ -20,15 +20,15 @@ from sparseagg.tensors import AnyTensor, ResultTensor
 
 
 class Kind(Protocol):
-    """What each module of this folder offers."""
+    """The interface of each module of this folder."""
 
     def read(self, value: Any, value_type: str | None) -> AnyTensor:
-        """The tensor in `value`; `value_type` is "bf16" where the values are uint16 bit patterns."""
+        """Returns the tensor in `value`; `value_type` is "bf16" where the values are uint16 bit patterns."""
         ...
 
     def restore(self, tensor: ResultTensor, like: Any) -> Any:
-        """`tensor` in the kind of `like`; an array of the full shape becomes the package's dense tensor. What is returned
-        may keep the memory of `tensor`, which nobody else uses any more."""
+        """Returns `tensor` in the kind of `like`; an array of the full shape becomes the package's dense tensor. What
+        is returned may keep the memory of `tensor`, which nobody else uses any more."""
         ...
 
 
@@ -44,31 +44,34 @@ _MODULE_OF_PACKAGE = {
 
 
 def kind_of(value: Any) -> Kind:
-    """The module for `value`; for an unknown class the one of numpy, which takes whatever an array can be made of."""
+    """Returns the module for `value`; for an unknown class the one of numpy, which takes whatever an array can be made
+    of."""
     module = next(_modules_of(value), "_numpy")
     return cast(Kind, importlib.import_module(f"sparseagg.kinds.{module}"))
 
 
 def is_mapping(value: Any) -> bool:
-    """True for a mapping that is not itself a tensor, as scipy's DOK is: a dictionary from coordinates to values."""
+    """Returns True for a mapping that is not itself a tensor, as scipy's DOK is: a dictionary from coordinates to
+    values."""
     return isinstance(value, Mapping) and not _has(value, "tocoo")
 
 
 def is_tensor(value: Any) -> bool:
-    """True for an object of one of the packages, or anything else that calls itself an array."""
+    """Returns True for an object of one of the packages, or anything else that calls itself an array."""
     return any(_modules_of(value)) or _has(value, "__array__")
 
 
 def is_one_tensor(value: Any) -> bool:
-    """True for a tensor, sparse or dense, of whatever package, and for what is one in memory: bytes, an array.array. Not for
-    other objects of these packages that can be iterated over, as a torch DataLoader or a tf.data.Dataset."""
+    """Returns True for a tensor, sparse or dense, of whatever package, and for what is one in memory: bytes, an
+    array.array. Not for other objects of these packages that can be iterated over, as a torch DataLoader or a
+    tf.data.Dataset."""
     if isinstance(value, (str, bytes, bytearray, memoryview, array.array)):
         return True
     return any(_has(value, name) for name in ("shape", "dense_shape", "__array__", "tocoo"))
 
 
 def _modules_of(value: Any) -> Iterator[str]:
-    """The modules of this folder for the packages of its classes."""
+    """Yields the modules of this folder for the packages of its classes."""
     for base in type(value).__mro__:
         package = str(base.__module__).partition(".")[0]  # some class has None there
         if package in _MODULE_OF_PACKAGE:
@@ -76,7 +79,7 @@ def _modules_of(value: Any) -> Iterator[str]:
 
 
 def _has(value: Any, name: str) -> bool:
-    """`hasattr`, which is True also where the attribute is a property that raises."""
+    """Like `hasattr`, but also True where the attribute is a property that raises."""
     try:
         return hasattr(value, name)
     except Exception:  # of another package; `read` meets it again and says so

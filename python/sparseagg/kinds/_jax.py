@@ -55,7 +55,7 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
 
 
 def _put(array: np.ndarray[Any, Any], device: Any, what: str = "value") -> Any:
-    """A JAX array of the same values, which may keep the memory."""
+    """Returns a JAX array of the same values, which may keep the memory."""
     jax = sys.modules["jax"]
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if dtype == array.dtype:
@@ -70,7 +70,7 @@ def _is_sparse(value: Any) -> bool:
 
 def _check_dense(value: Any) -> None:
     """Refuses the older sparse classes, CSC, CSR and COO, of which numpy raises an error of JAX."""
-    sparse = sys.modules.get("jax.experimental.sparse")  # whoever has one has imported it
+    sparse = sys.modules.get("jax.experimental.sparse")  # the caller has imported it
     if sparse is not None and isinstance(value, sparse.JAXSparse):
         raise InvalidUpdateError(
             f"a {type(value).__name__} of JAX is not taken; convert it to BCOO or BCSR first",

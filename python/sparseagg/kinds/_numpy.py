@@ -56,8 +56,8 @@ def _of_parts(indices: Any, values: Any, dense_shape: Any, value_type: str | Non
 
 
 def to_numpy(array: np.ndarray[Any, Any], like: Any) -> Any:
-    """`array` as a scalar, and with the bfloat16 of ml_dtypes, where `like` is one or has it: numbers of Python and of numpy
-    come back as such."""
+    """Returns `array` as a scalar, and with the bfloat16 of ml_dtypes, where `like` is one or has it: numbers of Python
+    and of numpy come back as such."""
     dtype = getattr(like, "dtype", None)
     if getattr(dtype, "name", "") == "bfloat16" and array.dtype == np.uint16:
         array = array.view(dtype)
@@ -73,7 +73,8 @@ def to_numpy(array: np.ndarray[Any, Any], like: Any) -> Any:
 def unchanged(
     array: np.ndarray[Any, Any], dtype: np.dtype[Any], what: str, hint: str
 ) -> np.ndarray[Any, Any]:
-    """`array` in a narrower type. Raises InvalidArgumentError, with the first `what` that would be another one there."""
+    """Returns `array` in a narrower type. Raises InvalidArgumentError, with the first `what` that would be another one
+    there."""
     with np.errstate(all="ignore"):
         narrow = array.astype(dtype)
         back = narrow.astype(array.dtype)
@@ -94,7 +95,7 @@ def unchanged(
 def fitting_indices(
     indices: np.ndarray[Any, Any], dtype: Any, widest: Any = np.int64
 ) -> np.ndarray[Any, Any]:
-    """`indices` in the type of an example's, or in the `widest` where they do not fit."""
+    """Returns `indices` in the type of an example's, or in the `widest` where they do not fit."""
     wanted = np.dtype(dtype)
     if indices.size and int(indices.max()) > np.iinfo(wanted).max:
         wanted = np.dtype(widest)

@@ -79,7 +79,7 @@ def _check_shape(value: Any) -> None:
 
 
 def _to_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """The tensor as an array, of the same memory when it is on the CPU; bfloat16 as uint16 bits."""
+    """Returns the tensor as an array, of the same memory when it is on the CPU; bfloat16 as uint16 bits."""
     torch = sys.modules["torch"]
     if value.is_meta:
         raise InvalidUpdateError(

@@ -23,10 +23,10 @@ uint64_t BytesKept(const ReceivedUpdate& update) {
 
 }  // namespace
 
-StreamMessages::StreamMessages(const AdmittedCall& admitted, Background& background,
+StreamMessages::StreamMessages(const AuthorisedCall& call, Background& background,
                                Background& commits, MessageStream& stream)
-    : admitted_(admitted),
-      engine_(*admitted.engine),
+    : call_(call),
+      engine_(*call.engine),
       background_(background),
       commits_(commits),
       stream_(stream) {}
@@ -76,9 +76,9 @@ void StreamMessages::HandleWhole(MessageBytes bytes, ReceivedBatch updates) {
 }
 
 absl::StatusOr<Receipt> StreamMessages::Submit(const ReceivedUpdate& update) {
-  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(update.header.contributor()));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(update.header.contributor()));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
-  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckBody(IsPartialBody(tensors)));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckBody(IsPartialBody(tensors)));
   return engine_.Submit(FromProto(update.header), tensors);
 }
 
@@ -100,10 +100,10 @@ void StreamMessages::HandleBegin(const v1::BeginUpdate& message) {
 absl::StatusOr<std::shared_ptr<Upload>> StreamMessages::BeginUpload(
     const v1::BeginUpdate& message) {
   const UpdateHeader header = FromProto(message.header());
-  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckContributor(header.contributor));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(header.contributor));
   SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
-  SPARSEAGG_RETURN_IF_ERROR(admitted_.CheckBody(IsPartialBody(tensors)));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckBody(IsPartialBody(tensors)));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
                              engine_.BeginUpload(header, std::move(tensors)));
   refused_.Remove(header.update_id);

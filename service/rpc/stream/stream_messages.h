@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
 #include "service/rpc/background.h"
-#include "service/rpc/gate.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/stream/response_queue.h"
 #include "service/rpc/stream/stream_uploads.h"
 #include "service/rpc/wire/message_bytes.h"
@@ -46,7 +46,7 @@ class MessageStream {
 // `commits` submits updates of durable rounds. All arguments must outlive it and its jobs.
 class StreamMessages {
  public:
-  StreamMessages(const AdmittedCall& admitted, Background& background, Background& commits,
+  StreamMessages(const AuthorisedCall& call, Background& background, Background& commits,
                  MessageStream& stream);
 
   // Handles `message`, which was parsed from `bytes`. Returns false if another thread continues
@@ -73,7 +73,7 @@ class StreamMessages {
   void Answer(const std::string& update_id, absl::StatusOr<Receipt> outcome,
               ResponseQueue::When when = ResponseQueue::kAtOnce);
 
-  const AdmittedCall& admitted_;
+  const AuthorisedCall& call_;
   Engine& engine_;  // of the caller's tenant
   Background& background_;
   Background& commits_;

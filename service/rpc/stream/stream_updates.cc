@@ -41,14 +41,14 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
                           private MessageStream,
                           public std::enable_shared_from_this<StreamUpdatesCall> {
  public:
-  StreamUpdatesCall(grpc::CallbackServerContext& context, AdmittedCall admitted,
+  StreamUpdatesCall(grpc::CallbackServerContext& context, AuthorisedCall call,
                     Background& background, Background& commits, CallCounter& calls)
-      : admitted_(std::move(admitted)),
+      : call_(std::move(call)),
         commits_(commits),
         call_entry_(calls),
-        messages_(admitted_, background, commits, *this),
-        unread_(context, admitted_.engine->limits()),
-        pace_(admitted_.engine->limits()) {}
+        messages_(call_, background, commits, *this),
+        unread_(context, call_.engine->limits()),
+        pace_(call_.engine->limits()) {}
 
   void Begin(DrainList& drain_list) {
     self_ = shared_from_this();
@@ -117,7 +117,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       const std::lock_guard lock(
           mutex_);  // so that the thread that called Finish() has left Step()
     }
-    admitted_.place.reset();
+    call_.place.reset();
     call_entry_.reset();
     const auto last = std::move(self_);
   }
@@ -338,7 +338,7 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return reads_done_ ? grpc::Status::OK : ToGrpcStatus(DrainingError());
   }
 
-  AdmittedCall admitted_;
+  AuthorisedCall call_;
   Background& commits_;
   std::optional<CallCounter::Entry> call_entry_;  // until OnDone
   std::shared_ptr<StreamUpdatesCall> self_;       // until OnDone
@@ -376,10 +376,10 @@ class StreamUpdatesCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 }  // namespace
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
-    grpc::CallbackServerContext& context, AdmittedCall admitted, Background& background,
+    grpc::CallbackServerContext& context, AuthorisedCall authorised, Background& background,
     Background& commits, DrainList& drain_list, CallCounter& calls) {
-  const auto call =
-      std::make_shared<StreamUpdatesCall>(context, std::move(admitted), background, commits, calls);
+  const auto call = std::make_shared<StreamUpdatesCall>(context, std::move(authorised), background,
+                                                        commits, calls);
   call->Begin(drain_list);
   return call.get();
 }

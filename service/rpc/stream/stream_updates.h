@@ -13,16 +13,16 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/rpc/background.h"
+#include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
-#include "service/rpc/gate.h"
 
 namespace sparseagg {
 
 // The reactor frees itself. The other arguments must outlive the call. `background` finishes
 // chunked updates, `commits` submits updates of durable rounds.
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamUpdates(
-    grpc::CallbackServerContext& context, AdmittedCall admitted, Background& background,
+    grpc::CallbackServerContext& context, AuthorisedCall authorised, Background& background,
     Background& commits, DrainList& drain_list, CallCounter& calls);
 
 }  // namespace sparseagg

@@ -272,7 +272,9 @@ void PartialFiles::DeleteLeftovers(const std::vector<uint64_t>& named,
   for (const uint64_t number : unnamed) files_.Delete(number);
 }
 
-absl::StatusOr<std::unique_ptr<UploadPayload>> PartialFiles::Take(const PartialIdentity& identity) {
+absl::StatusOr<std::unique_ptr<UploadPayload>> PartialFiles::Take(PartialIdentity identity,
+                                                                  int64_t row) {
+  absl::StrAppend(&identity.description, " of row ", row);
   std::unique_ptr<File> file;
   uint64_t replaced = 0;
   {

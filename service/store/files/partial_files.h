@@ -16,6 +16,7 @@
 #define SPARSEAGG_SERVICE_STORE_FILES_PARTIAL_FILES_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -49,9 +50,11 @@ class PartialFiles {
   void DeleteLeftovers(const std::vector<uint64_t>& named,
                        const std::function<bool(const std::string& round)>& is_open);
 
-  // Returns the payload with this identity, with the bytes received so far, or an empty one.
+  // Returns the payload with this identity, with the bytes received so far, or an empty one. `row`
+  // is the number of the round's row, which is never used again: what an earlier round of that name
+  // left may not be deleted yet, and is not continued.
   // Errors: UNAVAILABLE (STORE_BUSY) while another caller has it; RESOURCE_EXHAUSTED (STORE_FULL).
-  absl::StatusOr<std::unique_ptr<UploadPayload>> Take(const PartialIdentity& identity);
+  absl::StatusOr<std::unique_ptr<UploadPayload>> Take(PartialIdentity identity, int64_t row);
 
   // Syncs a complete payload that Take() returned. Its name is durable after PayloadFiles::Sync().
   absl::StatusOr<BlobRef> Complete(UploadPayload& payload);

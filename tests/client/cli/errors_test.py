@@ -206,7 +206,7 @@ class ErrorsTest(ProgramTest):
             self.assertIn("the admin port speaks HTTP without TLS", line)
 
     def test_an_address_without_a_port_goes_to_the_default_port(self) -> None:
-        # Nobody listens at these addresses of loopback, whoever else runs a server here.
+        # No other server of this machine listens at these addresses of loopback.
         for address in ("127.66.77.88", "http://127.66.77.88", "http://127.66.77.88/"):
             line = self.error("healthcheck", server=address, code=3)
             self.assertIn("cannot reach 127.66.77.88:50061: connection refused", line)

@@ -62,7 +62,7 @@ bool Fails(const State& state) {
   return state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call;
 }
 
-// A device that has failed runs nothing more; memory is given back all the same.
+// A device that has failed runs nothing more, but memory can still be freed.
 cudaError_t DropQueued() {
   State& state = TheState();
   const std::lock_guard device(state.device);
@@ -92,7 +92,7 @@ StreamOwner Owner(cudaStream_t stream) {
   return stream == nullptr ? TheState().streams[0] : *reinterpret_cast<StreamOwner*>(stream);
 }
 
-// Whether a stream has a kernel that was queued before operation `number`.
+// Returns whether a stream has a kernel that was queued before operation `number`.
 bool HasKernelBefore(const State& state, uint64_t number) {
   return std::any_of(state.streams.begin(), state.streams.end(), [&](const StreamOwner& stream) {
     return std::any_of(stream->queued.begin(), stream->queued.end(), [&](const Operation& queued) {
@@ -199,7 +199,7 @@ cudaError_t Forget(void* memory, uint64_t& used, std::map<void*, size_t>& owners
 }
 
 void Release(void* memory, size_t bytes) {
-  std::memset(memory, 0xDD, bytes);  // for who reads it all the same
+  std::memset(memory, 0xDD, bytes);  // shows a read after the end
   std::free(memory);
 }
 

@@ -43,7 +43,7 @@ struct FakeGpu {
   // Called where pages are locked and unlocked.
   std::function<void()> in_page_locking;
 
-  // Since Reset().
+  // Counted since Reset().
   uint64_t calls = 0;
   uint64_t memory_used = 0;
   uint64_t memory_peak = 0;
@@ -69,12 +69,12 @@ void Launch(cudaStream_t stream, std::function<void()> kernel);
 void RunQueued(cudaStream_t stream);
 // What the fake libraries begin with: `in_library`, and what is queued on their stream.
 void CallLibrary(cudaStream_t stream);
-// For `in_library`.
+// Throws what Thrust would throw; `in_library` may call it.
 [[noreturn]] void ThrowAsThrust(cudaError_t error);
-// Of the fake GPU, while others use it.
+// Counters of the fake GPU, which other threads may use meanwhile.
 uint64_t Transfers();
 uint64_t BytesToDevice();
-// Whether `memory` lies in page-locked memory.
+// Returns whether `memory` lies in page-locked memory.
 bool IsPinned(const void* memory);
 // Blocks until a wait for the device does not end. Thread-safe.
 void AwaitHang();

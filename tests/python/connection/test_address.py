@@ -53,7 +53,7 @@ def test_a_client_names_its_server_with_the_port(kind):
 
 
 def test_the_default_port_is_that_of_the_server():
-    # Nobody listens at this address of loopback, whoever else runs a server here.
+    # No other server of this machine listens at this address of loopback.
     with (
         Client("127.66.77.88", retry=ONCE) as client,
         pytest.raises(UnavailableError, match=r"127\.66\.77\.88:50061"),

@@ -1,7 +1,8 @@
-"""Uploads that run at the same time have connections of their own, up to a number."""
+"""Uploads that run at the same time have connections of their own, up to a number; so do calls that wait for a round."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import threading
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import sparseagg.aio
 from conftest import ROOT
 from sparseagg import (
     Client,
@@ -19,12 +21,13 @@ from sparseagg import (
     UnavailableError,
     Update,
 )
+from sparseagg._net import connections
 from sparseagg._net import transport as _transport
 from support.flaky_proxy import FlakyProxy
 
 
 def uploads(client: Client) -> list[int]:
-    """How many each connection has."""
+    """Returns the number of uploads of each connection."""
     return [c.uploads for c in client._transport._connections._all]
 
 
@@ -70,6 +73,52 @@ def test_large_updates_side_by_side_are_all_counted(server):
         assert 2 <= len(uploads(client)) <= 4
         round.seal()
         assert np.array_equal(round.result()["w"], 6 * values)
+        round.delete()
+
+
+def waits(client) -> list[int]:
+    """How many calls wait for a round on each connection."""
+    connections = client._transport._connections
+    return [c.waits for c in (*connections._all, *connections._for_waits)]
+
+
+def test_contributors_of_one_process_who_wait_do_not_hold_back_what_ends_their_round(server):
+    """More than a server lets a connection have at a time."""
+    contributors = 300
+
+    async def contribute(round, number):
+        update = {"t": ([number], np.ones(1, np.float32), [contributors])}
+        await round.submit(update, contributor=f"c{number}")
+        return (await round.wait(timeout=60)).contributors
+
+    async def main():
+        async with sparseagg.aio.Client(server.target) as client:
+            round = await client.create_round([TensorSpec("t", [contributors], sparse_dim=1)])
+            all_of_them = asyncio.gather(*(contribute(round, i) for i in range(contributors)))
+            while sum(waits(client)) < contributors:
+                await asyncio.sleep(0.01)
+            assert waits(client) == [100, 100, 100]
+            await asyncio.wait_for(round.seal(), 30)
+            assert set(await all_of_them) == {contributors}
+            assert sum(waits(client)) == 0
+            await round.delete()
+
+    asyncio.run(main())
+
+
+def test_watches_and_waits_of_threads_have_further_connections(server, monkeypatch):
+    monkeypatch.setattr(connections, "WAITS_MAX", 2)
+    with Client(server.target) as client, ThreadPoolExecutor(5) as pool:
+        round = client.create_round([TensorSpec("t", [5], sparse_dim=0)])
+        watches = [round.watch() for _ in range(3)]
+        assert [next(iter(watch)).state.name for watch in watches] == ["OPEN"] * 3
+        waiting = [pool.submit(round.wait, 60) for _ in range(2)]
+        while sum(waits(client)) < 5:
+            round.info()
+        assert waits(client) == [2, 2, 1]
+        round.seal()
+        assert [wait.result().state.name for wait in waiting] == ["PUBLISHED"] * 2
+        assert [list(watch)[-1].state.name for watch in watches] == ["PUBLISHED"] * 3
         round.delete()
 
 
@@ -165,7 +214,7 @@ def calls_of(client, round):
 
 
 def error_that_ends(client, round, is_busy):
-    """What the calls of one thread end with; `is_busy` is set after its first ones."""
+    """Returns the error that ends the calls of one thread; `is_busy` is set after its first calls."""
     try:
         for number, call in enumerate(calls_of(client, round)):
             call()

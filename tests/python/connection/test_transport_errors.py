@@ -74,7 +74,7 @@ both = pytest.mark.parametrize("call", [for_threads, for_asyncio])
 
 
 def error_of(call, target, **options):
-    """What the call raises."""
+    """Returns the error that the call raises."""
     with pytest.raises(UnavailableError) as caught:
         call(target, **options)
     assert "\n" not in caught.value.message

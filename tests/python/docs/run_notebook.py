@@ -100,7 +100,7 @@ def store(notebook: Any) -> None:
 
 
 def links() -> list[str]:
-    """What the text of the notebook links to."""
+    """Returns the targets of the links in the notebook's text."""
     text = "\n".join(cell.source for cell in read().cells if cell.cell_type == "markdown")
     return re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", text)
 

@@ -140,7 +140,7 @@ def test_every_parameter_is_described(full, thing):
 
 
 def test_a_wrong_name_and_a_name_without_a_page_fail(tmp_path):
-    """What the build is for."""
+    """The build exists to find these."""
     sources = tmp_path / "sources"
     sources.mkdir()
     for name in ("conf.py", "docstrings.py", "public.py"):

@@ -1,4 +1,4 @@
-"""Where a sum is made, and what a package without the native library says."""
+"""Where a sum is computed, and the errors of a package without the native library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_without_an_address_it_is_this_process(in_process):
 
 
 def test_the_environment_names_a_server(monkeypatch, tmp_path):
-    # Refused when the client is made, so nothing is waited for.
+    # The target is refused when the client is made, so nothing waits for a server.
     monkeypatch.setenv("SPARSEAGG_SERVER", "127.0.0.1:99999")
     with pytest.raises(ValueError, match="99999"):
         sparse_sum([UPDATE])
@@ -55,7 +55,7 @@ def test_a_client_is_used_where_it_is_given():
 
 
 def in_a_pure_package(program):
-    """What `program` prints with the package's sources, which have no library beside them."""
+    """Returns what `program` prints with the package's sources, which have no library beside them."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -100,7 +100,7 @@ def test_a_reduction_is_always_in_this_process(in_process, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_updates(in_process):
-    """Peak of the process: the state and one batch, whatever the number of updates."""
+    """The peak memory of the process is the state and one batch, for any number of updates."""
     program = (
         "import resource, numpy as np\n"
         "from sparseagg import sparse_sum\n"

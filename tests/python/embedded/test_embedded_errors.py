@@ -1,4 +1,4 @@
-"""What is refused in this process is refused as a server does: the same class, code, reason, message and facts."""
+"""Errors in this process are those of a server: the same class, code, reason, message and metadata."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_same_error_both_ways(client, in_process, what):
     specs, updates, options = CALLS[what]
     here = facts(lambda: reduce(specs, updates, **in_process, **options))
     there = facts(lambda: client.reduce(specs, updates, **options))
-    # This process has another limit for the number of tensors, and no other limit but memory.
+    # The limit for the number of tensors differs in this process; the only other limit is memory.
     assert [str(fact).replace("max = 65536;", "max = 1024;") for fact in here] == list(
         map(str, there)
     )

@@ -56,7 +56,7 @@ def bits(result):
 
 
 def in_threads(action):
-    """`action(number)` in `THREADS` threads that begin together; their results in order."""
+    """Calls `action(number)` in `THREADS` threads that begin together, and returns the results in order."""
     together, results = threading.Barrier(THREADS), [None] * THREADS
 
     def run(number):
@@ -73,7 +73,7 @@ def in_threads(action):
 
 @pytest.fixture(scope="module")
 def at_once():
-    """Of 80 updates."""
+    """Returns the sum of 80 updates."""
     from sparseagg import IN_PROCESS
 
     seeds = range(10 * THREADS)
@@ -191,7 +191,7 @@ def test_an_example_tells_the_tensors():
 
 
 def test_the_library_works_without_the_interpreter_lock():
-    """Threads here give up the lock only when they wait. So another one comes to run in the middle of a call, or never."""
+    """Threads release the GIL here only when they wait, so another thread runs in the middle of a call, or never."""
     from sparseagg import _native
 
     spec = TensorSpec("t", [1 << 20])
@@ -214,7 +214,7 @@ def test_the_library_works_without_the_interpreter_lock():
         thread.start()
         reduction = _native.Reduction([spec], at_once=False)
         begun.set()
-        assert not has_run  # the lock is still here
+        assert not has_run  # this thread still holds the GIL
         for _ in range(1000):
             reduction.add("0", 1.0, [part])
             if has_run:
@@ -226,7 +226,7 @@ def test_the_library_works_without_the_interpreter_lock():
 
 
 def test_a_forked_child_sums_with_the_same_bits(at_once):
-    """Its parent has used threads, which the child does not have."""
+    """The parent has used threads, which the child does not have."""
     begun = Reduction(SPECS)
     seeds = range(10 * THREADS)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Sums in this process have every bit of those of a server."""
+"""Sums in this process equal those of a server in every bit."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def values_of(generator, value_type, shape):
         return (generator.standard_normal(shape, np.float32).view(np.uint32) >> 16).astype("<u2")
     dtype = {"f": "float", "i": "int", "u": "uint"}[value_type[0]] + value_type[1:]
     if value_type[0] == "f":
-        # Exponents far apart, so that the order of a usual sum would show.
+        # The exponents are far apart, so that the order would change the bits of an ordinary sum.
         scale = np.exp2(generator.integers(-12, 12, shape))
         return (generator.standard_normal(shape) * scale).astype(dtype)
     return generator.integers(0, 1000, shape).astype(dtype)
 
 
 def update_of(generator, shape, sparse_dim, value_type):
-    """Unsorted, with repeated indices, sometimes empty, of either index type."""
+    """Returns an update that is unsorted, has repeated indices, is sometimes empty, and has either index type."""
     if sparse_dim == 0:
         return values_of(generator, value_type, shape)
     nnz = int(generator.integers(0, 60))
@@ -48,7 +48,7 @@ def update_of(generator, shape, sparse_dim, value_type):
 
 
 def bits(result):
-    """Everything that a caller sees of a result."""
+    """Returns everything of a result that a caller can see."""
     found = []
     for name, tensor in result.items():
         parts = (tensor.indices, tensor.values) if isinstance(tensor, SparseTensor) else (tensor,)
@@ -80,7 +80,7 @@ def test_every_bit_is_that_of_a_server(client, in_process, value_type, kind, lay
 
 
 def test_many_entries_in_and_out_of_order(client, in_process):
-    """Enough for each plan: entries in order, out of order, and in every row."""
+    """The workloads are large enough for each plan: entries in order, out of order, and in every row."""
     generator = np.random.default_rng(7)
     rows = 200_000
     ordered = [np.sort(generator.choice(rows, rows // 4, replace=False)) for _ in range(6)]
@@ -160,7 +160,7 @@ def test_a_result_keeps_its_memory_and_belongs_to_the_caller(in_process, every_r
     values = sparse_sum([update, update], **in_process).values
     indices = sparse_sum([update], **in_process).indices
     gc.collect()
-    others = [sparse_sum([update], **in_process) for _ in range(3)]  # take what is free
+    others = [sparse_sum([update], **in_process) for _ in range(3)]  # these take the freed memory
     assert (values == 4).all()
     assert np.array_equal(indices.ravel(), rows)
     values *= 10

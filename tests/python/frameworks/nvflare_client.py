@@ -1,4 +1,4 @@
-"""A client of the NVFlare test: changes 1 % of the rows of a table, the same way whoever averages."""
+"""A client of the NVFlare test. It changes the same 1 % of a table's rows for every aggregator."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def initial_arrays():
 
 
 def train(message, context):
-    """A client that changes 1 % of the rows and all of the rest, the same way whoever averages."""
+    """A client that changes 1 % of the rows and all other arrays, in the same way for every strategy."""
     partition = int(context.node_config["partition-id"])
     server_round = int(message.content["config"]["server-round"])
     generator = np.random.default_rng([partition, server_round])
@@ -75,7 +75,7 @@ class Seen:
 
 
 def start_ray():
-    """As Flower would. Ray gives its own processes half a minute to start, which a busy machine may need more than once."""
+    """Starts Ray as Flower would. Its processes have half a minute to start; a busy machine may need several tries."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     for attempts_left in (2, 1, 0):
         try:

@@ -1,4 +1,4 @@
-"""What becomes of replies: Flower's messages, mods and strategies, with nodes that are functions of this process."""
+"""Tests the handling of replies: Flower's messages, mods and strategies, with nodes that are functions of this process."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def simulate(folder, kind, target):
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory):
-    """What NVFlare's own aggregation gives."""
+    """Returns the result of NVFlare's own aggregation."""
     return simulate(tmp_path_factory.mktemp("stock"), "full", None)
 
 
@@ -225,7 +225,7 @@ def test_results_beside_one_that_is_refused_are_accepted(server):
 
         with ThreadPoolExecutor(4) as pool:
             accepted = [pool.submit(accept, name, good) for name in "ab"]
-            # Who comes last to the barrier goes first.
+            # The last thread at the barrier continues first.
             refused = [pool.submit(accept, name, bad) for name in "cd"]
         assert [type(future.exception()) for future in refused] == [InvalidUpdateError] * 2
         assert [future.exception() for future in accepted] == [None] * 2

@@ -28,7 +28,7 @@ def coo(update, device="cpu"):
 
 
 def dense_total(tensors):
-    """What torch itself makes of them."""
+    """Returns the sum that torch itself computes."""
     total = torch.zeros(tensors[0].shape)
     for tensor in tensors:
         total += tensor.cpu().to_dense()

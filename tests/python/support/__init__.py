@@ -1,1 +1,1 @@
-"""What several test modules use."""
+"""Helpers of several test modules."""

@@ -21,7 +21,7 @@ class FlakyProxy:
 
     @property
     def target(self) -> str:
-        """Where a client finds it."""
+        """Returns the address for clients."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def lose(self) -> None:

@@ -18,7 +18,7 @@ def identity(monkeypatch):
 
 
 def take_identity(set_attribute=setattr):
-    """What Flower's processes get from the SuperLink; older versions need nothing."""
+    """Sets the identity that Flower's processes get from the SuperLink; older versions need none."""
     try:
         from flwr.supercore.task_identity import TaskIdentity
     except ImportError:

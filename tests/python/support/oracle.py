@@ -23,7 +23,7 @@ class Format:
 
     @property
     def exponent_min(self) -> int:
-        """Of the smallest normal number."""
+        """Returns the exponent of the smallest normal number."""
         return 1 - self.exponent_max
 
     def round(self, value: Fraction) -> int:

@@ -33,13 +33,13 @@ def specs() -> Iterator[TensorSpec]:
 
 
 def updates() -> Iterator[Update]:
-    """Of every kind of number."""
+    """Yields updates with every kind of number."""
     yield Update([ARRAY], "many-1", weight=np.float32(2))
     yield Update({"0": ARRAY, "emb": ROWS}, "many-2", weight=Fraction(1, 2), update_id="x")
 
 
 def rounds(target: str) -> None:
-    """What a Client takes."""
+    """Uses the types that a Client accepts."""
     with Client(target, timeout=np.float64(30), connections=np.int64(2)) as client:
         round = client.create_round(specs(), goal=np.int64(5), grace=np.float32(60))
         receipt: Receipt = round.submit([ARRAY], contributor="a", weight=np.float32(2))
@@ -56,7 +56,7 @@ def rounds(target: str) -> None:
 
 
 def functions(target: str) -> None:
-    """What is called without one."""
+    """Uses the functions that need no Client."""
     rows: SparseTensor = sparse_sum([ROWS, ROWS], target=target)
     triple: SparseTensor = sparse_sum([([1], [1.0], [3])], target=target)
     weights = itertools.repeat(np.float32(1), 2)
@@ -67,7 +67,7 @@ def functions(target: str) -> None:
 
 
 def sparsify() -> None:
-    """What needs no server."""
+    """Uses the functions that need no server."""
     for names in (("w",), {"w"}, (name for name in ["w"])):
         changed: dict[str, SparseTensor] = ChangedRows({"w": ARRAY}, names).since_last({"w": ARRAY})
         print(changed)

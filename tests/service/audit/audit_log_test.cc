@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -184,7 +185,7 @@ TEST_F(AuditLogTest, WhatCannotBeReadIsNotVerified) {
   }
 }
 
-// A disk that is full: /dev/full takes nothing, and says so.
+// Simulates a full disk: writes to /dev/full fail with ENOSPC.
 TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
   std::mutex mutex;
   std::vector<std::string> trouble;
@@ -203,7 +204,7 @@ TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
   EXPECT_THAT(trouble, ElementsAre("AUDIT_UNWRITABLE")) << "once, not for every attempt";
 }
 
-// While it lives, no file of this process grows beyond `bytes`: a write stops in the middle.
+// While the object exists, no file of this process grows beyond `bytes`: a write is cut short.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(size_t bytes) {
@@ -233,6 +234,34 @@ TEST_F(AuditLogTest, LinesThatFoundNoPlaceAreCountedByTheLastOne) {
   EXPECT_EQ(lines.back()["event"], "lines_lost");
   EXPECT_EQ(lines.back()["lines"], "7");
   EXPECT_TRUE(VerifyAuditLog(path_).ok());
+}
+
+TEST_F(AuditLogTest, LinesOfAnAttemptThatFailsDuringTheStopAreTriedOnceMore) {
+  std::promise<void> failing, stopping;
+  std::atomic<bool> stops = false;
+  AuditOptions options{.path = path_};
+  // The destructor asks for the time of the line that counts the lost ones, and holds the lock.
+  options.now = [&] {
+    if (stops.exchange(false)) stopping.set_value();
+    return std::chrono::system_clock::time_point(seconds(1'800'000'000));
+  };
+  options.on_trouble = [&](const absl::Status& status) {
+    if (status.ok()) return;
+    failing.set_value();
+    stopping.get_future().wait();
+  };
+  {
+    const auto log = AuditLog::Open(std::move(options));
+    ASSERT_TRUE(log.ok()) << log.status();
+    {
+      const FileSizeLimit limit(0);
+      (*log)->Append("event", {});
+      failing.get_future().wait();
+    }
+    for (size_t i = 0; i < AuditLog::kWaitingMax; ++i) (*log)->Append("event", {});
+    stops = true;
+  }
+  EXPECT_EQ(Verify(), absl::StrCat(AuditLog::kWaitingMax + 1, " lines, torn 0"));
 }
 
 TEST_F(AuditLogTest, APartOfALineThatCannotBeCutOffIsCutOffLater) {
@@ -292,7 +321,7 @@ class RefusedCallsTest : public AuditLogTest {
   void Refuse(Refused who, int times) {
     for (int i = 0; i < times; ++i) trail_->CallRefused(who, "Get", "ipv4:1", "R", "m");
   }
-  // How often each event is in the log.
+  // Returns how often each event is in the log.
   std::map<std::string, int> Events() {
     log_->Flush();
     std::map<std::string, int> events;

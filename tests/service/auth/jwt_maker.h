@@ -17,7 +17,7 @@ std::string Base64Url(std::string_view bytes);
 // A private key and its description in a key set.
 class SigningKey {
  public:
-  // "EdDSA", "RS256", "ES256"; "RS256-1024" and "ES384" for keys that are no good.
+  // "EdDSA", "RS256", "ES256"; "RS256-1024" and "ES384" make keys that are refused.
   SigningKey(const std::string& kind, std::string id);
 
   const std::string& id() const { return id_; }

@@ -34,7 +34,7 @@ class JwtTest : public ::testing::Test {
     return {{"typ", "JWT"}, {"alg", algorithm}, {"kid", key}};
   }
   std::string Token(const json& claims) { return Jwt(Header("EdDSA", "ed"), claims, ed_); }
-  // The good claims with one changed; null takes it out.
+  // Returns the valid claims with one of them changed; null removes it.
   json With(const std::string& name, const json& value) {
     json claims = claims_;
     if (value.is_null()) {
@@ -124,7 +124,7 @@ TEST_F(JwtTest, OneFlippedBitAnywhereIsRefused) {
       std::string flipped = good;
       flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
       const absl::Status status = Verify(flipped).status();
-      // The last character of the signature has bits that stand for nothing.
+      // The last character of the signature has unused bits.
       if (i + 1 == good.size() && status.ok()) continue;
       EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << i << ", bit " << bit;
     }
@@ -136,7 +136,7 @@ TEST_F(JwtTest, TakesOnlyKeysOfTheServer) {
   ExpectRefused(Jwt(Header("EdDSA", "ed"), claims_, stranger), "signature");
   ExpectRefused(Jwt(Header("EdDSA", "other"), claims_, ed_), "kid");
   ExpectRefused(Jwt({{"alg", "EdDSA"}}, claims_, ed_), "several");
-  // A key in the token, or an address of one, is of no interest.
+  // A key in the token, or the address of one, is ignored.
   json header = Header("EdDSA", "ed");
   header["jwk"] = stranger.PublicJwk();
   header["jku"] = "https://evil.example/keys";

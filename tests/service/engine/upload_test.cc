@@ -524,7 +524,7 @@ TEST_F(LargeUploadTest, KeepsNothingForARoundThatIsFull) {
   ASSERT_TRUE(engine_.Submit(first).ok());
   EXPECT_THAT(upload->Finish().status(),
               FailsWith(absl::StatusCode::kResourceExhausted, "ROUND_FULL"));
-  // The first one's entries until they are folded.
+  // The first update's entries are staged until they are folded.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (engine_->Stats().staged_bytes > 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();

@@ -368,7 +368,7 @@ TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatDoesNotExi
       const std::string name(RoleName(role));
       SCOPED_TRACE(rpc.name + " as " + name);
       const std::string theirs = Round("umbrella");
-      // Of the same length, so that the answers can be compared.
+      // The names have the same length, so that the answers can be compared.
       const std::string nobodys = theirs.substr(0, theirs.size() - 1) + "x";
       const absl::Status about_theirs = rpc.call(*stub_, "acme" + name, {theirs, "contributor-1"});
       const absl::Status about_nobodys =
@@ -378,7 +378,7 @@ TEST_F(AuthorisationMatrixTest, AnotherTenantsRoundIsAnsweredAsOneThatDoesNotExi
       EXPECT_EQ(ErrorReason(about_theirs), ErrorReason(about_nobodys));
       EXPECT_EQ(about_theirs.message().size(), about_nobodys.message().size())
           << about_theirs << " and " << about_nobodys;
-      // And nothing happened to it.
+      // The round of the other tenant is unchanged.
       v1::GetRoundRequest request;
       request.set_name(theirs);
       v1::Round round;

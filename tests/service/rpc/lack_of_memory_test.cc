@@ -78,7 +78,7 @@ const Call kCalls[] = {
 
 class LackOfMemoryDeathTest : public ::testing::TestWithParam<Call> {
  protected:
-  // In a process of its own, as this one has threads.
+  // The death test runs in a process of its own, because this one has threads.
   LackOfMemoryDeathTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 
   static void CallTheServer() {

@@ -104,7 +104,7 @@ TEST(ReceivedUpdateTest, RefusesBytesThatAreNoMessage) {
   EXPECT_EQ(ErrorReason(Read<v1::GetAggregateRequest>(pieces).status()), "MALFORMED_MESSAGE");
 }
 
-// Two bytes a tensor.
+// A tensor takes two bytes on the wire.
 TEST(ReceivedUpdateTest, RefusesMoreTensorsThanAnyRoundHas) {
   const auto reason = [](auto message, auto read) {
     const std::string bytes = message.SerializeAsString();
@@ -216,8 +216,8 @@ TEST(ReceivedUpdateTest, CountsTheTensorsOfFieldsThatComeAgain) {
             "MALFORMED_MESSAGE");
 }
 
-// Each has one byte on the wire and eight in protobuf's memory. Also in repeated occurrences of
-// headers.
+// A dimension takes one byte on the wire and eight in protobuf's memory. Dimensions in repeated
+// occurrences of a header are counted, too.
 TEST(ReceivedUpdateTest, RefusesMoreDimensionsThanAnyTensorHas) {
   using Header = v1::TensorHeader;
   const auto packed = [](int field, uint64_t dimensions) {

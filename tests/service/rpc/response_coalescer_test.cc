@@ -68,7 +68,7 @@ TEST(ResponseCoalescerTest, WaitsForAtMostMaxDelayFromTheFirstAnswer) {
   EXPECT_TRUE(coalescer.ShouldWait(2, kBegin + almost));
   EXPECT_FALSE(coalescer.ShouldWait(3, kBegin + ResponseCoalescer::kMaxDelay));
   EXPECT_TRUE(coalescer.ShouldWait(1, kBegin + ResponseCoalescer::kMaxDelay))
-      << "the next ones wait anew";
+      << "the next ones wait again";
   EXPECT_TRUE(coalescer.ShouldWait(2, kBegin + ResponseCoalescer::kMaxDelay + almost));
   EXPECT_EQ(CurrentLimit(coalescer), 8u)
       << "a busy handler does not show that the client is blocked";

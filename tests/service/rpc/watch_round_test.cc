@@ -134,7 +134,7 @@ TEST_F(WatchRoundTest, EndsWhenTheServerDrains) {
   EXPECT_EQ(ErrorReason(Finish()), "SERVER_DRAINING");
 }
 
-// So many tensors that a state is larger than what gRPC buffers for a client that does not read.
+// With these tensors a state is larger than what gRPC buffers for a client that does not read.
 TEST(UnreadWatchTest, AnUnreadStateEndsTheCall) {
   constexpr int kTensors = 50'000;
   testing::TestServer server({.round_tensors_max = kTensors, .stream_idle_ms = 200});

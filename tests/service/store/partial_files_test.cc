@@ -116,6 +116,23 @@ TEST_F(PartialFilesTest, OfAnOpenRoundAreNotThoseOfOneOfItsNameBefore) {
   EXPECT_TRUE(FilesOf(folder_.path()).empty());
 }
 
+// The sum would be of the bytes of both rounds.
+TEST_F(PartialFilesTest, OfARoundThatWasErasedAreNotContinuedInTheNextOneOfItsName) {
+  for (const bool restarts : {false, true}) {
+    Fill(*Take(), 2 * kMiB);
+    ASSERT_TRUE(store_->AbortRound("rounds/r", "").ok());
+    ASSERT_TRUE(store_->EraseRound("rounds/r").ok());
+    ASSERT_TRUE(store_->OpenRound({.name = "rounds/r", .durability = Durability::kDurable}).ok());
+    if (restarts) Restart();
+    auto payload = Take();
+    EXPECT_EQ(payload->bytes(), 0u) << "restarts " << restarts;
+    Fill(*payload, kMiB);
+    payload.reset();
+    if (restarts) Restart();
+    EXPECT_EQ(Take()->bytes(), kMiB) << "its own are";
+  }
+}
+
 TEST_F(PartialFilesTest, BecomesTheUpdateAsItIs) {
   auto payload = Take();
   Fill(*payload, bytes_.size());

@@ -1,7 +1,7 @@
 // Authentication, authorisation and per-tenant call limits: the first step of every handler. After
 // it, a handler uses the engine of the caller's tenant only.
-#ifndef SPARSEAGG_SERVICE_RPC_GATE_H_
-#define SPARSEAGG_SERVICE_RPC_GATE_H_
+#ifndef SPARSEAGG_SERVICE_RPC_CALL_AUTHORISER_H_
+#define SPARSEAGG_SERVICE_RPC_CALL_AUTHORISER_H_
 
 #include <grpcpp/server_context.h>
 
@@ -21,8 +21,8 @@
 
 namespace sparseagg {
 
-// A call that has passed the gate.
-struct AdmittedCall {
+// A call whose caller is authenticated and may make it.
+struct AuthorisedCall {
   Caller caller;
   Engine* engine = nullptr;     // of the caller's tenant
   std::shared_ptr<void> place;  // counts a long call against its tenant's limit while it lives
@@ -37,24 +37,24 @@ struct AdmittedCall {
 };
 
 // Thread-safe.
-class Gate {
+class CallAuthoriser {
  public:
-  // `engine` must outlive the gate, and the gate its calls.
-  Gate(Engine& engine, ServerSecurity security);
+  // `engine` must outlive the authoriser, and the authoriser its calls.
+  CallAuthoriser(Engine& engine, ServerSecurity security);
 
   // Authenticates and authorises the caller. REQUIRES: `rpc` is a row of RpcRules(); it and
-  // `context` outlive the admitted call. Errors: UNAUTHENTICATED, PERMISSION_DENIED.
-  absl::StatusOr<AdmittedCall> Admit(const grpc::CallbackServerContext& context,
-                                     std::string_view rpc);
+  // `context` outlive the authorised call. Errors: UNAUTHENTICATED, PERMISSION_DENIED.
+  absl::StatusOr<AuthorisedCall> Authorise(const grpc::CallbackServerContext& context,
+                                           std::string_view rpc);
 
   // The same for update streams, which tenant-streams-max limits: RESOURCE_EXHAUSTED
   // (TENANT_STREAMS_FULL) with a retry hint.
-  absl::StatusOr<AdmittedCall> AdmitStream(const grpc::CallbackServerContext& context,
-                                           std::string_view rpc);
+  absl::StatusOr<AuthorisedCall> AuthoriseStream(const grpc::CallbackServerContext& context,
+                                                 std::string_view rpc);
   // The same for WaitRound and WatchRound, which tenant-waits-max limits: RESOURCE_EXHAUSTED
   // (TENANT_WAITS_FULL) with a retry hint.
-  absl::StatusOr<AdmittedCall> AdmitWait(const grpc::CallbackServerContext& context,
-                                         std::string_view rpc);
+  absl::StatusOr<AuthorisedCall> AuthoriseWait(const grpc::CallbackServerContext& context,
+                                               std::string_view rpc);
 
   // Attributes the changes of rounds that this thread makes to `caller`, for the audit log
   // (ServerSecurity::acting_for). Hold the handle on the thread that creates, seals, aborts or
@@ -75,7 +75,7 @@ class Gate {
 
   absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context) const;
   // Takes a place and stores it in call.place, whose destruction frees it.
-  absl::Status TakePlace(Places& places, AdmittedCall& call);
+  absl::Status TakePlace(Places& places, AuthorisedCall& call);
 
   const ServerSecurity security_;
   TenantEngines engines_;
@@ -88,4 +88,4 @@ class Gate {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_GATE_H_
+#endif  // SPARSEAGG_SERVICE_RPC_CALL_AUTHORISER_H_

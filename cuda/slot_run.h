@@ -2,8 +2,8 @@
 // device first. Where there is memory in plenty, a run takes it for as many rows as there can be,
 // and the host hears of the number when it waits for the end of the batch anyway; where there is
 // not, it waits for the number before it takes memory.
-#ifndef SPARSEAGG_CUDA_RUN_H_
-#define SPARSEAGG_CUDA_RUN_H_
+#ifndef SPARSEAGG_CUDA_SLOT_RUN_H_
+#define SPARSEAGG_CUDA_SLOT_RUN_H_
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@
 namespace sparseagg::gpu {
 
 // Rows strictly ascending, with their slots, in device memory.
-struct Run {
+struct SlotRun {
   DeviceArray<uint64_t> rows;         // [size]; may be longer
   DeviceArray<Int128> slots;          // [size, slots()]; may be longer
   uint64_t size = 0;                  // an upper bound while only the device knows it
@@ -30,12 +30,12 @@ uint64_t RunBytes(const SlotRule& rule, uint64_t rows);
 
 // Memory for the rows that *number (device memory) says, at most `most`. Waits for the queue where
 // `most` rows would take more than a small part of the memory that is free. Throws CudaError.
-Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most);
+SlotRun MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most);
 
-// Whether a run of `most` rows takes no more than a small part of the memory that is free.
+// Returns whether a run of `most` rows takes no more than a small part of the free memory.
 bool HasRoom(Queue& queue, const SlotRule& rule, uint64_t most);
 
-// Where kernels write a run. Without `rows` they tell the number of rows and nothing else.
+// The memory into which kernels write a run. Without `rows` they write the number of rows only.
 struct RunOutput {
   uint64_t* rows = nullptr;
   Int128* slots = nullptr;
@@ -46,8 +46,8 @@ struct RunOutput {
 // 0. Where memory is short fill is called twice: it counts, the queue is waited for, and memory is
 // taken for the rows that there are. Throws CudaError.
 template <class Fill>
-Run FillRun(Queue& queue, const SlotRule& rule, uint64_t most, const Fill& fill) {
-  Run run;
+SlotRun FillRun(Queue& queue, const SlotRule& rule, uint64_t most, const Fill& fill) {
+  SlotRun run;
   run.number = {queue, 1};
   run.size = most;
   const bool counts_first = !HasRoom(queue, rule, most);
@@ -63,12 +63,12 @@ Run FillRun(Queue& queue, const SlotRule& rule, uint64_t most, const Fill& fill)
 }
 
 // Waits for the queue unless the host knows already. Throws CudaError.
-void CountRows(Queue& queue, Run& run);
+void CountRows(Queue& queue, SlotRun& run);
 
 // Sets the number of rows, which the device has counted. Gives memory back when most of it is not
 // needed. Does not wait, and does not throw that memory is out.
-void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, Run& run);
+void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, SlotRun& run);
 
 }  // namespace sparseagg::gpu
 
-#endif  // SPARSEAGG_CUDA_RUN_H_
+#endif  // SPARSEAGG_CUDA_SLOT_RUN_H_

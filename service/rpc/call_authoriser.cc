@@ -1,4 +1,4 @@
-#include "service/rpc/gate.h"
+#include "service/rpc/call_authoriser.h"
 
 #include <grpc/grpc_security_constants.h>
 
@@ -41,23 +41,23 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
 
 }  // namespace
 
-absl::Status AdmittedCall::CheckContributor(std::string_view contributor) const {
+absl::Status AuthorisedCall::CheckContributor(std::string_view contributor) const {
   absl::Status status = AuthoriseContributor(caller, contributor);
   if (!status.ok()) on_refused(status);
   return status;
 }
 
-absl::Status AdmittedCall::CheckBody(bool is_partial) const {
+absl::Status AuthorisedCall::CheckBody(bool is_partial) const {
   if (!is_partial) return absl::OkStatus();
   absl::Status status = Authorise(caller, "SubmitPartial");
   if (!status.ok()) on_refused(status);
   return status;
 }
 
-Gate::Gate(Engine& engine, ServerSecurity security)
+CallAuthoriser::CallAuthoriser(Engine& engine, ServerSecurity security)
     : security_(std::move(security)), engines_(engine) {}
 
-absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context) const {
+absl::StatusOr<Caller> CallAuthoriser::CallerOf(const grpc::CallbackServerContext& context) const {
   if (security_.authenticator == nullptr) return AnonymousCaller();
   PresentedCredentials presented;
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
@@ -69,38 +69,38 @@ absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context
   return security_.authenticator->Authenticate(presented);
 }
 
-absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& context,
-                                         std::string_view rpc) {
+absl::StatusOr<AuthorisedCall> CallAuthoriser::Authorise(const grpc::CallbackServerContext& context,
+                                                         std::string_view rpc) {
   absl::StatusOr<Caller> caller = CallerOf(context);
-  const absl::Status status = caller.ok() ? Authorise(*caller, rpc) : caller.status();
+  const absl::Status status = caller.ok() ? sparseagg::Authorise(*caller, rpc) : caller.status();
   if (!status.ok()) {
     security_.on_refused(rpc, context.peer(), status);
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
-  return AdmittedCall{.caller = *std::move(caller),
-                      .engine = &engine,
-                      .place = nullptr,
-                      .on_refused = [this, rpc, &context](const absl::Status& why) {
-                        security_.on_refused(rpc, context.peer(), why);
-                      }};
+  return AuthorisedCall{.caller = *std::move(caller),
+                        .engine = &engine,
+                        .place = nullptr,
+                        .on_refused = [this, rpc, &context](const absl::Status& why) {
+                          security_.on_refused(rpc, context.peer(), why);
+                        }};
 }
 
-absl::StatusOr<AdmittedCall> Gate::AdmitStream(const grpc::CallbackServerContext& context,
-                                               std::string_view rpc) {
-  SPARSEAGG_ASSIGN_OR_RETURN(AdmittedCall call, Admit(context, rpc));
+absl::StatusOr<AuthorisedCall> CallAuthoriser::AuthoriseStream(
+    const grpc::CallbackServerContext& context, std::string_view rpc) {
+  SPARSEAGG_ASSIGN_OR_RETURN(AuthorisedCall call, Authorise(context, rpc));
   SPARSEAGG_RETURN_IF_ERROR(TakePlace(streams_, call));
   return call;
 }
 
-absl::StatusOr<AdmittedCall> Gate::AdmitWait(const grpc::CallbackServerContext& context,
-                                             std::string_view rpc) {
-  SPARSEAGG_ASSIGN_OR_RETURN(AdmittedCall call, Admit(context, rpc));
+absl::StatusOr<AuthorisedCall> CallAuthoriser::AuthoriseWait(
+    const grpc::CallbackServerContext& context, std::string_view rpc) {
+  SPARSEAGG_ASSIGN_OR_RETURN(AuthorisedCall call, Authorise(context, rpc));
   SPARSEAGG_RETURN_IF_ERROR(TakePlace(waits_, call));
   return call;
 }
 
-absl::Status Gate::TakePlace(Places& places, AdmittedCall& call) {
+absl::Status CallAuthoriser::TakePlace(Places& places, AuthorisedCall& call) {
   constexpr uint64_t kRetryAfterMs = 1000;  // until another call of the tenant may have ended
   const std::string& tenant = call.caller.tenant;
   const uint64_t most = security_.limits_of(tenant).*places.most;

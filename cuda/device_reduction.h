@@ -1,7 +1,7 @@
 // One reduction on the device: the slots in a plan's state, what their window does not hold, and
 // runs that had to leave the device. On the device thread only; members throw CudaError.
-#ifndef SPARSEAGG_CUDA_REDUCTION_H_
-#define SPARSEAGG_CUDA_REDUCTION_H_
+#ifndef SPARSEAGG_CUDA_DEVICE_REDUCTION_H_
+#define SPARSEAGG_CUDA_DEVICE_REDUCTION_H_
 
 #include <cstdint>
 #include <memory>
@@ -20,12 +20,12 @@
 
 namespace sparseagg::gpu {
 
-class Reduction {
+class DeviceReduction {
  public:
   // `plan` is one of DevicePlans().
-  Reduction(ReduceSpec spec, std::string plan, Context& context);
+  DeviceReduction(ReduceSpec spec, std::string plan, Context& context);
 
-  // Whether there is a state yet; until then another plan can be used.
+  // Returns whether there is a state yet; until then another plan can be used.
   bool begun() const { return plan_ != nullptr; }
   void UsePlan(std::string plan) { plan_name_ = std::move(plan); }
 
@@ -52,7 +52,7 @@ class Reduction {
   };
   // Positions [first, second) of each spilled run: all of them have the same range of rows.
   using Piece = std::vector<std::pair<uint64_t, uint64_t>>;
-  using RunFunction = absl::FunctionRef<void(const Run&)>;
+  using RunFunction = absl::FunctionRef<void(const SlotRun&)>;
 
   void MakePlan(int32_t lsb);
   // Waits for everything queued: the end of a batch. The number of rows of the state comes along.
@@ -63,8 +63,8 @@ class Reduction {
   void TakeSide(const BatchView& batch, const SideList& list, std::vector<SideEntry>& side);
   void AddSide(std::vector<SideEntry> side);
   void Spill();
-  HostRun Fetch(const Run& run);
-  Run Assemble(const Piece& piece);
+  HostRun Fetch(const SlotRun& run);
+  SlotRun Assemble(const Piece& piece);
   Aggregate EmptyResult() const;  // that can be in page-locked memory
   Finalization FinalizationOf(double total_weight) const;
   // Calls f with runs that are the whole state, of ascending ranges of rows. Where f throws that
@@ -77,7 +77,7 @@ class Reduction {
                                        double total_weight);
   std::optional<Aggregate> RoundView(const BatchRounder& rounder, const BatchView& view,
                                      const Finalization& finalization);
-  absl::Status FinalizePiece(const Run& run, double total_weight, Aggregate& result);
+  absl::Status FinalizePiece(const SlotRun& run, double total_weight, Aggregate& result);
   // Rows of the side table in [result_begin, end of the result]: the host makes their results, of
   // slots that `slots_of` queues for rows in device memory.
   using SlotsOf = absl::FunctionRef<void(const uint64_t* rows, uint64_t size, Int128* slots)>;
@@ -88,12 +88,12 @@ class Reduction {
   std::string plan_name_;
   Context& context_;
   SlotRule rule_;
-  std::unique_ptr<DevicePlan> plan_;  // made when the first batch has decided the window
-  std::vector<SideEntry> side_;       // sorted
+  std::unique_ptr<DeviceReducer> plan_;  // made when the first batch has decided the window
+  std::vector<SideEntry> side_;          // sorted
   std::vector<HostRun> spilled_;
   uint64_t addends_ = 0;  // entries that the state has
 };
 
 }  // namespace sparseagg::gpu
 
-#endif  // SPARSEAGG_CUDA_REDUCTION_H_
+#endif  // SPARSEAGG_CUDA_DEVICE_REDUCTION_H_

@@ -1,6 +1,6 @@
 // Entries of one window in any order, as a partition writes them.
-#ifndef SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
-#define SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
+#ifndef SPARSEAGG_CPU_WINDOWED_ENTRY_SPAN_H_
+#define SPARSEAGG_CPU_WINDOWED_ENTRY_SPAN_H_
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ namespace sparseagg {
 // Entries as arrays, or as packed words: each word has the lower half of a row and, above it, the
 // bits of its value. Packed entries are two thirds as large, and are written to one place instead
 // of two.
-struct EntryChunk {
+struct EntrySpan {
   static constexpr size_t kPackedBytes = 4;                   // of a value, at most
   static constexpr uint64_t kPackedRows = uint64_t{1} << 32;  // of a window, at most
 
@@ -42,7 +42,7 @@ struct EntryChunk {
 };
 
 template <class Value, class F>
-void EntryChunk::Unpack(uint64_t begin, const F& f) const {
+void EntrySpan::Unpack(uint64_t begin, const F& f) const {
   // These arrays fit the first-level cache and leave room there for the kernels.
   constexpr size_t kBlock = 256;
   constexpr size_t kAhead = 192;
@@ -67,4 +67,4 @@ void EntryChunk::Unpack(uint64_t begin, const F& f) const {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_CPU_WINDOWED_ENTRY_CHUNK_H_
+#endif  // SPARSEAGG_CPU_WINDOWED_ENTRY_SPAN_H_

@@ -1,4 +1,4 @@
-#include "cuda/reduction.h"
+#include "cuda/device_reduction.h"
 
 #include <algorithm>
 #include <iterator>
@@ -18,18 +18,18 @@ constexpr uint64_t kBatchEntriesMax = uint64_t{1} << 31;
 
 }  // namespace
 
-Reduction::Reduction(ReduceSpec spec, std::string plan, Context& context)
+DeviceReduction::DeviceReduction(ReduceSpec spec, std::string plan, Context& context)
     : spec_(std::move(spec)),
       plan_name_(std::move(plan)),
       context_(context),
       rule_(RuleOf(spec_)) {}
 
-void Reduction::MakePlan(int32_t lsb) {
+void DeviceReduction::MakePlan(int32_t lsb) {
   rule_.lsb = lsb;
-  plan_ = MakeDevicePlan(plan_name_, rule_, spec_.layout.num_rows);
+  plan_ = MakeDeviceReducer(plan_name_, rule_, spec_.layout.num_rows);
 }
 
-void Reduction::Fold(Batch& batch) {
+void DeviceReduction::Fold(Batch& batch) {
   if (batch.updates().empty()) return;
   if (plan_ == nullptr) MakePlan(ChooseLsb(rule_, batch.updates()));
   if (batch.nnz() > kBatchEntriesMax) return FoldInHalves(batch);
@@ -57,7 +57,7 @@ void Reduction::Fold(Batch& batch) {
   batch.Take();
 }
 
-void Reduction::Settle() {
+void DeviceReduction::Settle() {
   Queue& queue = context_.queue;
   const uint64_t* rows = plan_->number();
   if (rows != nullptr) context_.rows.Fetch(queue, rows);
@@ -65,7 +65,7 @@ void Reduction::Settle() {
   if (rows != nullptr) plan_->SetCount(queue, context_.rows.Get());
 }
 
-void Reduction::FoldInHalves(Batch& batch) {
+void DeviceReduction::FoldInHalves(Batch& batch) {
   std::vector<PendingUpdate> updates = batch.Take();
   if (updates.size() == 1) updates = SplitByRow(std::move(updates[0]));
   const size_t middle = updates.size() / 2;
@@ -78,15 +78,15 @@ void Reduction::FoldInHalves(Batch& batch) {
   Fold(second);
 }
 
-SideList Reduction::StartSide(const BatchView& batch) {
+SideList DeviceReduction::StartSide(const BatchView& batch) {
   if (!rule_.has_side() || rule_.values != ValueSlots::kExactSum) return {};
   SideList list = ListSide(context_.queue, batch, rule_);
   context_.side.Fetch(context_.queue, list.count.data());
   return list;
 }
 
-void Reduction::TakeSide(const BatchView& batch, const SideList& list,
-                         std::vector<SideEntry>& side) {
+void DeviceReduction::TakeSide(const BatchView& batch, const SideList& list,
+                               std::vector<SideEntry>& side) {
   const uint64_t capacity = list.entries.size();
   if (capacity == 0) return;
   Queue& queue = context_.queue;
@@ -98,8 +98,8 @@ void Reduction::TakeSide(const BatchView& batch, const SideList& list,
   const uint64_t found = context_.side.Get();
   if (found == 0) return;
   if (found <= capacity) return append(found);
-  // Again, so many values at a time as there is memory for: none is asked for here, since the state
-  // could not be taken back.
+  // Repeats this for `capacity` values at a time. No more memory is taken, because the state could
+  // not be restored.
   const uint64_t values = batch.nnz * batch.width;
   for (uint64_t begin = 0; begin < values; begin += capacity) {
     ExtractSide(queue, batch, rule_, begin, std::min(begin + capacity, values), list);
@@ -107,19 +107,19 @@ void Reduction::TakeSide(const BatchView& batch, const SideList& list,
   }
 }
 
-void Reduction::AddSide(std::vector<SideEntry> side) {
+void DeviceReduction::AddSide(std::vector<SideEntry> side) {
   if (side.empty()) return;
   side_.insert(side_.end(), side.begin(), side.end());
   SortSide(side_);
   CompactSide(side_);
 }
 
-void Reduction::Spill() {
-  plan_->ForEachRun(context_.queue, [&](const Run& run) { spilled_.push_back(Fetch(run)); });
+void DeviceReduction::Spill() {
+  plan_->ForEachRun(context_.queue, [&](const SlotRun& run) { spilled_.push_back(Fetch(run)); });
   plan_->Clear();
 }
 
-Reduction::HostRun Reduction::Fetch(const Run& run) {
+DeviceReduction::HostRun DeviceReduction::Fetch(const SlotRun& run) {
   HostRun fetched;
   fetched.rows.resize(run.size);
   fetched.slots.resize(run.size * rule_.slots());
@@ -129,7 +129,7 @@ Reduction::HostRun Reduction::Fetch(const Run& run) {
   return fetched;
 }
 
-void Reduction::Join(Partial partial) {
+void DeviceReduction::Join(Partial partial) {
   if (plan_ == nullptr) MakePlan(rule_.has_side() ? ChooseLsbOf(partial) : 0);
   addends_ += partial.addends;
   if (rule_.has_side()) {
@@ -141,7 +141,7 @@ void Reduction::Join(Partial partial) {
   if (partial.rows.empty()) return;
   Queue& queue = context_.queue;
   try {
-    Run run{{queue, partial.rows.size()}, {queue, partial.slots.size()}, partial.rows.size()};
+    SlotRun run{{queue, partial.rows.size()}, {queue, partial.slots.size()}, partial.rows.size()};
     queue.UploadPageable(run.rows.data(), partial.rows.data(), partial.rows.size());
     queue.UploadPageable(run.slots.data(), partial.slots.data(), partial.slots.size());
     plan_->Join(queue, std::move(run));
@@ -155,7 +155,7 @@ void Reduction::Join(Partial partial) {
   Settle();
 }
 
-void Reduction::ForEachPiece(RunFunction f) {
+void DeviceReduction::ForEachPiece(RunFunction f) {
   if (plan_ == nullptr) return;
   if (spilled_.empty()) {
     try {
@@ -170,7 +170,7 @@ void Reduction::ForEachPiece(RunFunction f) {
   ForEachPieceOf(whole, f);
 }
 
-void Reduction::ForEachPieceOf(const Piece& piece, RunFunction f) {
+void DeviceReduction::ForEachPieceOf(const Piece& piece, RunFunction f) {
   const auto size_of = [](const auto& range) { return range.second - range.first; };
   uint64_t rows = 0;
   size_t largest = 0;
@@ -203,14 +203,14 @@ void Reduction::ForEachPieceOf(const Piece& piece, RunFunction f) {
   ForEachPieceOf(high, f);
 }
 
-Run Reduction::Assemble(const Piece& piece) {
+SlotRun DeviceReduction::Assemble(const Piece& piece) {
   Queue& queue = context_.queue;
   const uint32_t width = rule_.slots();
-  Run merged;
+  SlotRun merged;
   for (size_t r = 0; r < piece.size(); ++r) {
     const auto [begin, end] = piece[r];
     if (begin == end) continue;
-    Run run{{queue, end - begin}, {queue, (end - begin) * width}, end - begin};
+    SlotRun run{{queue, end - begin}, {queue, (end - begin) * width}, end - begin};
     queue.UploadPageable(run.rows.data(), spilled_[r].rows.data() + begin, run.size);
     queue.UploadPageable(run.slots.data(), spilled_[r].slots.data() + begin * width,
                          run.size * width);
@@ -220,10 +220,10 @@ Run Reduction::Assemble(const Piece& piece) {
   return merged;
 }
 
-Partial Reduction::State() {
+Partial DeviceReduction::State() {
   Partial partial;
   partial.lsb = rule_.lsb;
-  ForEachPiece([&](const Run& run) {
+  ForEachPiece([&](const SlotRun& run) {
     HostRun fetched = Fetch(run);
     partial.rows.insert(partial.rows.end(), fetched.rows.begin(), fetched.rows.end());
     partial.slots.insert(partial.slots.end(), fetched.slots.begin(), fetched.slots.end());
@@ -232,7 +232,7 @@ Partial Reduction::State() {
   return partial;
 }
 
-Aggregate Reduction::EmptyResult() const {
+Aggregate DeviceReduction::EmptyResult() const {
   const std::shared_ptr<HostMemory> memory = context_.results;
   Aggregate result;
   result.tensor.layout = ResultLayout(spec_);
@@ -241,11 +241,11 @@ Aggregate Reduction::EmptyResult() const {
   return result;
 }
 
-absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
+absl::StatusOr<Aggregate> DeviceReduction::Finish(double total_weight) {
   Aggregate result = EmptyResult();
   result.addends = addends_;
   absl::Status status;
-  ForEachPiece([&](const Run& run) {
+  ForEachPiece([&](const SlotRun& run) {
     if (!status.ok()) return;
     const size_t rows = result.tensor.indices.kept().size();
     const uint64_t infinite_values = result.infinite_values;
@@ -262,12 +262,12 @@ absl::StatusOr<Aggregate> Reduction::Finish(double total_weight) {
   return result;
 }
 
-Finalization Reduction::FinalizationOf(double total_weight) const {
+Finalization DeviceReduction::FinalizationOf(double total_weight) const {
   return {spec_.op, rule_, total_weight, ResultLayout(spec_).row_width};
 }
 
-absl::StatusOr<Aggregate> Reduction::Finish(Batch& last, double total_weight) {
-  const DevicePlanRow* row = FindDevicePlan(plan_name_);
+absl::StatusOr<Aggregate> DeviceReduction::Finish(Batch& last, double total_weight) {
+  const DevicePlan* row = FindDevicePlan(plan_name_);
   if (!begun() && row->rounder.can != nullptr && !last.updates().empty()) {
     rule_.lsb = ChooseLsb(rule_, last.updates());
     if (last.nnz() <= kBatchEntriesMax && row->rounder.can(FinalizationOf(total_weight))) {
@@ -279,8 +279,8 @@ absl::StatusOr<Aggregate> Reduction::Finish(Batch& last, double total_weight) {
   return Finish(total_weight);
 }
 
-std::optional<Aggregate> Reduction::RoundAtOnce(const BatchRounder& rounder, Batch& batch,
-                                                double total_weight) {
+std::optional<Aggregate> DeviceReduction::RoundAtOnce(const BatchRounder& rounder, Batch& batch,
+                                                      double total_weight) {
   std::optional<Aggregate> result;
   try {
     result = RoundView(rounder, batch.View(context_.queue), FinalizationOf(total_weight));
@@ -293,11 +293,12 @@ std::optional<Aggregate> Reduction::RoundAtOnce(const BatchRounder& rounder, Bat
   return result;
 }
 
-std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const BatchView& view,
-                                              const Finalization& finalization) {
+std::optional<Aggregate> DeviceReduction::RoundView(const BatchRounder& rounder,
+                                                    const BatchView& view,
+                                                    const Finalization& finalization) {
   Queue& queue = context_.queue;
   const RoundedRows rounded = rounder.round(queue, view, finalization);
-  const Run& run = rounded.sorted.run;
+  const SlotRun& run = rounded.sorted.run;
   if (!run.is_counted()) context_.rows.Fetch(queue, run.number.data());
   context_.side.Fetch(queue, rounded.side.count.data());
   Aggregate result = EmptyResult();
@@ -322,7 +323,8 @@ std::optional<Aggregate> Reduction::RoundView(const BatchRounder& rounder, const
   return result;
 }
 
-absl::Status Reduction::FinalizePiece(const Run& run, double total_weight, Aggregate& result) {
+absl::Status DeviceReduction::FinalizePiece(const SlotRun& run, double total_weight,
+                                            Aggregate& result) {
   Queue& queue = context_.queue;
   HostVector<uint64_t>& rows = result.tensor.indices.kept();
   const size_t row_bytes = result.tensor.layout.row_bytes();
@@ -337,7 +339,7 @@ absl::Status Reduction::FinalizePiece(const Run& run, double total_weight, Aggre
   queue.UploadPageable(device_side_rows.data(), side_rows.data(), side_rows.size());
   FinalizeRun(queue, FinalizationOf(total_weight), run, {device_side_rows.data(), side_rows.size()},
               values.data(), device_outcome.data());
-  // Beside that kernel.
+  // This runs beside the kernel.
   rows.resize(begin + run.size);
   context_.downloads.CopyMarked(queue, run.rows.data(), rows.data() + begin, run.size);
   outcome = queue.Read(device_outcome.data());
@@ -357,8 +359,8 @@ absl::Status Reduction::FinalizePiece(const Run& run, double total_weight, Aggre
   return absl::OkStatus();
 }
 
-void Reduction::FinalizeSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
-                                 Aggregate& result) {
+void DeviceReduction::FinalizeSideRows(SlotsOf slots_of, double total_weight, size_t result_begin,
+                                       Aggregate& result) {
   Queue& queue = context_.queue;
   const HostVector<uint64_t>& result_rows = result.tensor.indices.kept();
   const std::vector<uint64_t> rows = SideRows(side_, result_rows, result_begin, result_rows.size());
@@ -373,7 +375,7 @@ void Reduction::FinalizeSideRows(SlotsOf slots_of, double total_weight, size_t r
                    side_, result_begin, result);
 }
 
-uint64_t Reduction::host_bytes() const {
+uint64_t DeviceReduction::host_bytes() const {
   uint64_t bytes = side_.capacity() * sizeof(SideEntry);
   for (const HostRun& run : spilled_) {
     bytes += run.rows.size() * sizeof(uint64_t) + run.slots.size() * sizeof(Int128);

@@ -1,4 +1,4 @@
-#include "cuda/run.h"
+#include "cuda/slot_run.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace sparseagg::gpu {
 namespace {
 
-// What sorts or merges into the run takes half as much again; then there is the next merge.
+// Sorting or merging into the run takes half as much again; then there is the next merge.
 constexpr uint64_t kShareOfFree = 4;
 // Less is not worth a copy.
 constexpr uint64_t kSpareBytes = uint64_t{1} << 20;
@@ -22,8 +22,8 @@ bool HasRoom(Queue& queue, const SlotRule& rule, uint64_t most) {
   return RunBytes(rule, most) <= queue.pool().free_bytes() / kShareOfFree;
 }
 
-Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most) {
-  Run run;
+SlotRun MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t most) {
+  SlotRun run;
   run.size = most;
   if (HasRoom(queue, rule, most)) {
     run.number = {queue, 1};
@@ -36,18 +36,18 @@ Run MakeRun(Queue& queue, const SlotRule& rule, const uint64_t* number, uint64_t
   return run;
 }
 
-void CountRows(Queue& queue, Run& run) {
+void CountRows(Queue& queue, SlotRun& run) {
   if (run.is_counted()) return;
   run.size = queue.Read(run.number.data());
   run.number.Reset();
 }
 
-void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, Run& run) {
+void SetCount(Queue& queue, const SlotRule& rule, uint64_t rows, SlotRun& run) {
   run.size = rows;
   run.number.Reset();
   if (run.bytes() <= 2 * RunBytes(rule, rows) + kSpareBytes) return;
   try {
-    Run fitting{{queue, rows}, {queue, rows * rule.slots()}, rows};
+    SlotRun fitting{{queue, rows}, {queue, rows * rule.slots()}, rows};
     queue.CopyOnDevice(fitting.rows.data(), run.rows.data(), rows);
     queue.CopyOnDevice(fitting.slots.data(), run.slots.data(), fitting.slots.size());
     run = std::move(fitting);
