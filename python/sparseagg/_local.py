@@ -57,7 +57,7 @@ def is_possible() -> bool:
 
 
 def read_snapshot(data: bytes) -> _native.Snapshot:
-    """A partial aggregate of these bytes."""
+    """Returns the partial aggregate of these bytes."""
     snapshot: _native.Snapshot = _required_module().read_snapshot(data)
     return snapshot
 

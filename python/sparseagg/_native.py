@@ -228,14 +228,14 @@ class Snapshot(_Owned):
         super().__init__(_library.snapshot_free)
 
     def write(self) -> bytes:
-        """The state in its wire format. One thread at a time."""
+        """Returns the state in its wire format. One thread at a time."""
         written = _Bytes()
         _check(_library.snapshot_write(self.handle, ctypes.byref(written)))
         return ctypes.string_at(written.data, written.size)
 
 
 def read_snapshot(data: bytes) -> Snapshot:
-    """What `Snapshot.write`, or a server, wrote."""
+    """Returns the state that `Snapshot.write`, or a server, wrote."""
     snapshot = Snapshot()
     text = _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
     _check(_library.snapshot_read(text, ctypes.byref(snapshot.handle)))

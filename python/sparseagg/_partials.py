@@ -35,14 +35,14 @@ class PartialUpdate(EncodedUpdate):
         self.message_bytes += len(data) + header.ByteSize() + _FRAMING_BYTES
 
     def request(self) -> aggregation_pb2.SubmitPartialRequest:
-        """The partial aggregate in one message."""
+        """Returns the partial aggregate in one message."""
         return aggregation_pb2.SubmitPartialRequest(header=self.header, partial=self.data)
 
 
 def partial_update(
     round_name: str, partial: Any, node: str, update_id: str | None
 ) -> PartialUpdate:
-    """See `Round.submit_partial`."""
+    """Returns what `Round.submit_partial` sends."""
     data = partial.to_bytes() if isinstance(partial, Partial) else partial
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidArgumentError(f"a {type(partial).__name__} is no partial aggregate")
@@ -61,7 +61,7 @@ class PartialReader:
         self._data = bytearray()
 
     def request(self) -> aggregation_pb2.GetPartialRequest:
-        """For what is not here yet."""
+        """Returns the request for what is not here yet."""
         return aggregation_pb2.GetPartialRequest(name=self._round, offset=len(self._data))
 
     def add(self, message: Any) -> None:
@@ -72,7 +72,7 @@ class PartialReader:
             self._data += message.chunk.data
 
     def finish(self) -> bytes:
-        """The whole, at the end of a stream. Raises SparseAggError when something is missing."""
+        """Returns the whole, at the end of a stream. Raises SparseAggError when something is missing."""
         if self._size is None or len(self._data) != self._size:
             raise SparseAggError(
                 f"the server ended the partial aggregate after {len(self._data)} bytes",
@@ -92,7 +92,7 @@ class PartialRound(RoundBase):
     _explained: Callable[..., SparseAggError]
 
     def partial(self, timeout: SupportsFloat | None = None) -> bytes:
-        """The partial aggregate of a published round that was created with `publish_partial`, as bytes: for
+        """Returns the partial aggregate of a published round that was created with `publish_partial`, as bytes: for
         `submit_partial` of another round, or `Partial.from_bytes`. Waits for the publication; does not seal.
 
         timeout: seconds to wait for the publication; None waits as long as it takes.

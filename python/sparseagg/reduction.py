@@ -33,7 +33,7 @@ class Partial:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Partial:
-        """Reads a partial aggregate.
+        """Returns a partial aggregate.
 
         data: what `to_bytes` or `Round.partial` gave.
 
@@ -44,7 +44,7 @@ class Partial:
         return cls(_local.read_snapshot(bytes(data)))
 
     def to_bytes(self) -> bytes:
-        """The state in its wire format. The same updates give the same bytes, in any order and however they were merged."""
+        """Returns the state in its wire format. The same updates give the same bytes, in any order and however they were merged."""
         with self._lock:
             return self._snapshot.write()
 

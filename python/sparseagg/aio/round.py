@@ -265,7 +265,7 @@ class Round(RoundBase):
             await messages.aclose()
 
     async def partial(self, timeout: SupportsFloat | None = None) -> bytes:
-        """The partial aggregate of a round that was created with `publish_partial`. See `sparseagg.Round.partial`."""
+        """Returns the partial aggregate of a round that was created with `publish_partial`. See `sparseagg.Round.partial`."""
         await self.wait(timeout)
         reader = PartialReader(self.name)
 
