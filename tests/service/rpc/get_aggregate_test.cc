@@ -491,7 +491,7 @@ TEST_F(GetAggregateTest, APartialAggregateIsSentInChunksFromAnOffset) {
   EXPECT_EQ(chunks.front(), 100u);
   EXPECT_EQ(get(whole.size(), 0, &header, &chunks), "");
   request_.set_name("rounds/leaf");
-  EXPECT_EQ(ReasonOfRefusal(), "RESULT_IS_PARTIAL");
+  EXPECT_EQ(ErrorReason(client_.Aggregate(request_).status()), "RESULT_IS_PARTIAL");
 
   v1::GetPartialRequest request;
   request.set_name("rounds/r");
