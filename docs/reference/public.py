@@ -14,6 +14,7 @@ MODULES = (
     PACKAGE,
     "sparseagg.aio",
     "sparseagg.sparsify",
+    "sparseagg.sparse_data",
     "sparseagg.flower",
     "sparseagg.nvflare",
     "sparseagg.tff",

@@ -1,9 +1,11 @@
 #include "python/native/native.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,8 @@
 #include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/parallel.h"
+#include "python/native/packing.h"
 #include "service/engine/result/result_source.h"
 #include "service/engine/round/local_reductions.h"
 #include "sparse/validate.h"
@@ -22,12 +26,14 @@ namespace sparseagg::native {
 
 struct Core {
   explicit Core(std::unique_ptr<Backend> its_backend)
-      : backend(std::move(its_backend)), reductions(*backend) {}
+      : backend(std::move(its_backend)), reductions(*backend), parallel(backend->info().threads) {}
   const std::unique_ptr<Backend> backend;
   LocalReductions reductions;
+  Parallel parallel;
 };
 
 struct Reduction {
+  Core* core;
   std::unique_ptr<StatelessReduction> reduction;
 };
 
@@ -106,22 +112,48 @@ EncodedHeader ToHeader(const Tensor& tensor) {
           .values_bytes = tensor.values.size};
 }
 
-absl::Status Add(StatelessReduction& reduction, Bytes id, float weight, const Tensor* tensors,
-                 uint64_t count) {
-  std::vector<std::string_view> arrays;  // two for each tensor, to which the chains point
-  arrays.reserve(2 * count);
-  std::vector<EncodedTensor> encoded;
-  encoded.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    const std::string_view* const own = arrays.data() + arrays.size();
-    arrays.emplace_back(tensors[i].indices.data, tensors[i].indices.size);
-    arrays.emplace_back(tensors[i].values.data, tensors[i].values.size);
-    encoded.push_back({ToHeader(tensors[i]), ByteChain(own, 1), ByteChain(own + 1, 1)});
+// Updates are added by several threads when they have this number of bytes on average. Below, the
+// threads would wait for each other more than they save.
+constexpr uint64_t kParallelBytesMin = 64 << 10;
+
+uint64_t BytesOf(std::span<const Update> updates) {
+  uint64_t bytes = 0;
+  for (const Update& update : updates) {
+    for (const Tensor& tensor : std::span(update.tensors, update.count)) {
+      bytes += tensor.indices.size + tensor.values.size;
+    }
   }
-  const std::string update_id = ToString(id);
+  return bytes;
+}
+
+absl::Status Add(StatelessReduction& reduction, const Update& update) {
+  const std::span<const Tensor> tensors(update.tensors, update.count);
+  std::vector<std::string_view> arrays;  // two for each tensor, to which the chains point
+  arrays.reserve(2 * tensors.size());
+  std::vector<EncodedTensor> encoded;
+  encoded.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    const std::string_view* const own = arrays.data() + arrays.size();
+    arrays.emplace_back(tensor.indices.data, tensor.indices.size);
+    arrays.emplace_back(tensor.values.data, tensor.values.size);
+    encoded.push_back({ToHeader(tensor), ByteChain(own, 1), ByteChain(own + 1, 1)});
+  }
+  const std::string update_id = ToString(update.id);
   // -0 becomes 0, as on the wire.
-  const UpdateHeader header{.update_id = update_id, .weight = weight + 0.0f};
+  const UpdateHeader header{.update_id = update_id, .weight = update.weight + 0.0f};
   return AttributeToUpdate(reduction.Add(header, encoded), update_id);
+}
+
+absl::Status AddAll(Reduction& reduction, std::span<const Update> updates) {
+  std::vector<absl::Status> statuses(updates.size());
+  const auto add = [&](size_t i) { statuses[i] = Add(*reduction.reduction, updates[i]); };
+  if (BytesOf(updates) >= kParallelBytesMin * updates.size()) {
+    reduction.core->parallel.For(updates.size(), add);
+  } else {
+    for (size_t i = 0; i < updates.size(); ++i) add(i);
+  }
+  const auto refused = std::ranges::find_if_not(statuses, &absl::Status::ok);
+  return refused == statuses.end() ? absl::OkStatus() : *refused;
 }
 
 void ReadAll(const ByteSource& source, void* out) {
@@ -151,16 +183,15 @@ Error* sparseagg_native_reduction_new(Core* core, const Spec* tensors, uint64_t 
     const auto folding =
         at_once != 0 ? TensorReducers::Folding::kAtOnce : TensorReducers::Folding::kInBatches;
     SPARSEAGG_ASSIGN_OR_RETURN(auto made, core->reductions.New(specs, folding));
-    *reduction = new Reduction{std::move(made)};
+    *reduction = new Reduction{core, std::move(made)};
     return absl::OkStatus();
   });
 }
 
 void sparseagg_native_reduction_free(Reduction* reduction) { delete reduction; }
 
-Error* sparseagg_native_reduction_add(Reduction* reduction, Bytes id, float weight,
-                                      const Tensor* tensors, uint64_t count) {
-  return Guarded([&] { return Add(*reduction->reduction, id, weight, tensors, count); });
+Error* sparseagg_native_reduction_add(Reduction* reduction, const Update* updates, uint64_t count) {
+  return Guarded([&] { return AddAll(*reduction, {updates, count}); });
 }
 
 Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snapshot) {
@@ -242,5 +273,32 @@ void sparseagg_native_result_dense(const Result* result, uint64_t i, void* value
 }
 
 void sparseagg_native_result_free(Result* result) { delete result; }
+
+Error* sparseagg_native_packing_new(const Indices* indices, uint64_t bytes_max, Packing** packing) {
+  return Guarded([&]() -> absl::Status {
+    const IndexArray array = {.data = indices->data,
+                              .dense_shape = indices->dense_shape,
+                              .nnz = indices->nnz,
+                              .sparse_dim = indices->sparse_dim,
+                              .is_i32 = indices->is_i32 != 0};
+    *packing = Packing::Make(array, bytes_max).release();
+    return absl::OkStatus();
+  });
+}
+
+uint64_t sparseagg_native_packing_bytes(const Packing* packing) { return packing->packed_bytes(); }
+
+uint32_t sparseagg_native_packing_is_in_order(const Packing* packing) {
+  return packing->is_in_order() ? 1 : 0;
+}
+
+void sparseagg_native_packing_take(Packing* packing, char* packed) { packing->TakePacked(packed); }
+
+void sparseagg_native_packing_values(Packing* packing, const char* values, uint64_t row_bytes,
+                                     uint64_t begin, uint64_t end, char* out) {
+  packing->CopyValues(values, row_bytes, begin, end, out);
+}
+
+void sparseagg_native_packing_free(Packing* packing) { delete packing; }
 
 }  // namespace sparseagg::native

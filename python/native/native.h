@@ -1,6 +1,6 @@
 // The core and the CPU back end with a C interface, for the Python package, which loads it with
-// ctypes (python/sparseagg/_native.py has the same structures). The checks and the errors are those
-// of the server: it is the same code (service/engine/round/local_reductions.h).
+// ctypes; python/sparseagg/_native_interface.py has the same structures. The checks and the errors
+// are those of the server: it is the same code (service/engine/round/local_reductions.h).
 //
 // A function that can fail returns null, or an error that the caller frees. Memory that an argument
 // points to is read during the call only. Objects are freed once, by the function beside them.
@@ -57,6 +57,14 @@ struct Tensor {
   uint64_t nnz;
 };
 
+// One update of a reduction.
+struct Update {
+  Bytes id;  // errors name the update by it
+  float weight;
+  const Tensor* tensors;
+  uint64_t count;
+};
+
 // One tensor of a result. All memory belongs to the result.
 struct ResultTensor {
   const int64_t* dense_shape;  // [rank]
@@ -71,6 +79,16 @@ struct ResultTensor {
   uint64_t values_bytes;
 };
 
+// The indices of a tensor that is to be packed. Each is within the shape, whose indexed dimensions
+// multiply to less than 2^63.
+struct Indices {
+  const void* data;            // [nnz, sparse_dim]
+  const int64_t* dense_shape;  // [sparse_dim] or more
+  uint64_t nnz;
+  uint32_t sparse_dim;
+  uint32_t is_i32;  // otherwise i64
+};
+
 struct Manifest {
   uint64_t contributors;
   double total_weight;
@@ -82,6 +100,7 @@ struct Core;
 struct Reduction;
 struct Snapshot;
 struct Result;
+class Packing;
 
 // The version of the library, as text that ends with a NUL. The package refuses another one.
 SPARSEAGG_NATIVE_EXPORT const char* sparseagg_native_version();
@@ -97,9 +116,10 @@ SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_new(Core* core, const 
                                                               uint64_t count, uint32_t at_once,
                                                               Reduction** reduction);
 SPARSEAGG_NATIVE_EXPORT void sparseagg_native_reduction_free(Reduction* reduction);
-// Adds one update; an error names it by `id`.
-SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_add(Reduction* reduction, Bytes id,
-                                                              float weight, const Tensor* tensors,
+// Adds updates, several at a time on the threads of the core. Returns the error of the first that
+// is refused; the others may have been added, so that only a single update is added or not.
+SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_add(Reduction* reduction,
+                                                              const Update* updates,
                                                               uint64_t count);
 SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_snapshot(Reduction* reduction,
                                                                    Snapshot** snapshot);
@@ -126,6 +146,22 @@ SPARSEAGG_NATIVE_EXPORT void sparseagg_native_result_indices(const Result* resul
 SPARSEAGG_NATIVE_EXPORT void sparseagg_native_result_dense(const Result* result, uint64_t i,
                                                            void* values);
 SPARSEAGG_NATIVE_EXPORT void sparseagg_native_result_free(Result* result);
+
+// Packs indices as coo.packed has them. `*packing` becomes null where this and sorting would take
+// more than `bytes_max`, and for rows that it cannot sort. The indices must stay as they are as
+// long as it lives.
+SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_packing_new(const Indices* indices,
+                                                            uint64_t bytes_max, Packing** packing);
+SPARSEAGG_NATIVE_EXPORT uint64_t sparseagg_native_packing_bytes(const Packing* packing);
+SPARSEAGG_NATIVE_EXPORT uint32_t sparseagg_native_packing_is_in_order(const Packing* packing);
+// Writes the packed indices and frees them. REQUIRES: it was not called before.
+SPARSEAGG_NATIVE_EXPORT void sparseagg_native_packing_take(Packing* packing, char* packed);
+// Writes the values of the entries [begin, end) in ascending order of the rows. REQUIRES: they are
+// not in order.
+SPARSEAGG_NATIVE_EXPORT void sparseagg_native_packing_values(Packing* packing, const char* values,
+                                                             uint64_t row_bytes, uint64_t begin,
+                                                             uint64_t end, char* out);
+SPARSEAGG_NATIVE_EXPORT void sparseagg_native_packing_free(Packing* packing);
 
 }  // namespace sparseagg::native
 

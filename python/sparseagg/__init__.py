@@ -10,10 +10,11 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     client, round, result, functions, reduction   the API
     _local, _native    reductions in this process
     _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
+    sparsify, sparse_data   sparse updates from dense ones; sparse examples; both imported on their own
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
-    _requests, _uploads, _partials   requests, resumable uploads, partial aggregates
+    _requests, _uploads   requests, resumable uploads
     _net/              addresses, connections, calls with retries, streams, who answered
     _encode/           what tensors travel as (docs/wire_format.md), and which encoding to take
 """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from sparseagg._encode.encodings import (
     encode_tensor,
     rounding_seed,
 )
+from sparseagg._encode.native_library import native_module
 from sparseagg._encode.recoded import Payload, Recoded
 from sparseagg._encode.wire import check_spec
 from sparseagg._requests import ReadUpdate
@@ -30,7 +30,7 @@ from sparseagg.result import Result, layout_number
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor, TensorSpec
 
 if TYPE_CHECKING:
-    from sparseagg import _native
+    from sparseagg import _native, _native_interface
     from sparseagg.tensors import Array
 
 # The `target` that asks for a sum in this process, whatever the environment says.
@@ -39,21 +39,14 @@ IN_PROCESS = "in-process"
 # is reduced in batches.
 _AT_ONCE_BYTES_MAX = 512 << 20
 _INDEX_BYTES = 8  # of an entry in the library's memory
+# Updates of a list are handed over together up to this number of bytes, for the library to add several at a time.
+_TOGETHER_BYTES = 64 << 20
 _NO_INDICES: Array = np.empty(0, "<i8")
-
-
-@functools.lru_cache(maxsize=1)
-def _native_module() -> ModuleType | ImportError:
-    try:
-        from sparseagg import _native
-    except ImportError as absent:
-        return absent
-    return _native
 
 
 def is_possible() -> bool:
     """Returns whether the package has its native library."""
-    return isinstance(_native_module(), ModuleType)
+    return isinstance(native_module(), ModuleType)
 
 
 def read_snapshot(data: bytes) -> _native.Snapshot:
@@ -63,7 +56,7 @@ def read_snapshot(data: bytes) -> _native.Snapshot:
 
 
 def _required_module() -> ModuleType:
-    native = _native_module()
+    native = native_module()
     if isinstance(native, ModuleType):
         return native
     raise SparseAggError(
@@ -83,7 +76,7 @@ def is_wanted(target: str | None) -> bool:
 
 def why_a_server_is_needed(target: str | None) -> str:
     """Says why a call without a target needs a server: the package has no native library. Empty if it needs none."""
-    absent = _native_module()
+    absent = native_module()
     if target is not None or os.environ.get("SPARSEAGG_SERVER") or isinstance(absent, ModuleType):
         return ""
     return f"this package has no native library ({absent}), so a sum without a target needs a server at this address"
@@ -116,12 +109,20 @@ class LocalReduction:
         self._reduction: _native.Reduction = native.Reduction(specs, at_once=at_once)
 
     def add(self, update: ReadUpdate) -> None:
-        """Adds one update, whose arrays are not needed afterwards."""
-        name = update.update_id
-        with _arguments.refusing(f"update {name}", InvalidUpdateError):
-            weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
-            parts = [self._part(name, *item) for item in update.tensors.items()]
-        self._reduction.add(name, weight, parts)
+        """Adds it; its arrays are not needed afterwards."""
+        self._reduction.add([self._encoded(update)])
+
+    def add_all(self, updates: Iterable[ReadUpdate]) -> None:
+        """Adds them, several at a time. Their arrays must stay as they are until it returns. Raises the error of the first
+        that is refused; others may have been added."""
+        unread = iter(updates)
+        while True:
+            together, refused = self._next(unread)
+            self._reduction.add(together)  # if one of these is refused, too, it comes first
+            if refused is not None:
+                raise refused
+            if not together:
+                return
 
     def snapshot(self) -> _native.Snapshot:
         """Returns the state so far."""
@@ -140,6 +141,30 @@ class LocalReduction:
             for number, name in enumerate(self._specs)
         }
         return Result(tensors, _manifest(result.manifest()))
+
+    def _next(
+        self, unread: Iterator[ReadUpdate]
+    ) -> tuple[list[_native.Update], SparseAggError | None]:
+        """Updates of `_TOGETHER_BYTES`: fewer at the end, and before one that is refused, whose error comes with them."""
+        together: list[_native.Update] = []
+        together_bytes = 0
+        try:
+            for update in unread:
+                together.append(self._encoded(update))
+                together_bytes += _bytes_of(together[-1])
+                if together_bytes >= _TOGETHER_BYTES:
+                    break
+        except SparseAggError as bad:
+            return together, bad
+        return together, None
+
+    def _encoded(self, update: ReadUpdate) -> _native.Update:
+        name = update.update_id
+        with _arguments.refusing(f"update {name}", InvalidUpdateError):
+            weight = 1.0 if update.weight is None else _arguments.weight(update.weight)
+            parts = [self._part(name, *item) for item in update.tensors.items()]
+        made: _native.Update = self._native.Update(name, weight, parts)
+        return made
 
     def _part(self, update_id: str, name: str, tensor: AnyTensor) -> _native.Part:
         encoded = _encoded(name, tensor, self._options, update_id)
@@ -167,6 +192,10 @@ def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: st
     return EncodedTensor(RAW, "", int(tensor.values.size > 0), _NO_INDICES, tensor.values)
 
 
+def _bytes_of(update: _native.Update) -> int:
+    return sum(part.indices.nbytes + part.values.nbytes for part in update.parts)
+
+
 def _in_memory(payload: Payload) -> Array:
     return payload.copy() if isinstance(payload, Recoded) else payload
 
@@ -177,7 +206,7 @@ def _result_tensor(tensor: _native.ResultTensor, layout: str) -> ResultTensor:
     return SparseTensor(tensor.indices(), tensor.values(), tensor.dense_shape, tensor.value_type)
 
 
-def _manifest(found: _native.Manifest) -> Manifest:
+def _manifest(found: _native_interface.Manifest) -> Manifest:
     return Manifest(
         contributors=found.contributors,
         total_weight=found.total_weight,

@@ -13,156 +13,23 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparseagg import __version__
+from sparseagg import _native_interface as c
 from sparseagg.errors import SparseAggError, from_error_message
 from sparseagg.tensors import VALUE_DTYPES, TensorSpec
 
 if TYPE_CHECKING:
     from sparseagg.tensors import Array
 
-LIBRARY = Path(__file__).with_name("_native_core.so")
-
 _NUMBERS = {name: number for number, name in enumerate(VALUE_DTYPES, 1)}  # sparseagg::ValueType
 _NAMES = {number: name for name, number in _NUMBERS.items()}
-_Shape = ctypes.POINTER(ctypes.c_int64)
 
 
-class _Bytes(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
-
-    def text(self) -> str:
-        """Decodes UTF-8; other bytes become backslash escapes."""
-        if not self.size:
-            return ""
-        return ctypes.string_at(self.data, self.size).decode(errors="backslashreplace")
-
-
-class _Error(ctypes.Structure):
-    _fields_ = (
-        ("code", ctypes.c_int32),
-        ("retry_after_ms", ctypes.c_uint64),
-        ("reason", _Bytes),
-        ("message", _Bytes),
-        ("metadata", _Bytes),
-    )
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("op", _Bytes),
-        ("plan", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("is_modular", ctypes.c_uint32),
-    )
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("name", _Bytes),
-        ("encoding", _Bytes),
-        ("values_encoding", _Bytes),
-        ("indices", _Bytes),
-        ("values", _Bytes),
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("has_i32_indices", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-    )
-
-
-class _ResultTensor(ctypes.Structure):
-    _fields_ = (
-        ("dense_shape", _Shape),
-        ("rank", ctypes.c_uint32),
-        ("sparse_dim", ctypes.c_uint32),
-        ("value_type", ctypes.c_uint32),
-        ("nnz", ctypes.c_uint64),
-        ("indices", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("values_bytes", ctypes.c_uint64),
-    )
-
-
-class Manifest(ctypes.Structure):
-    """The manifest of a result; `publish_time` is in seconds since 1970."""
-
-    _fields_ = (
-        ("contributors", ctypes.c_uint64),
-        ("total_weight", ctypes.c_double),
-        ("infinite_values", ctypes.c_uint64),
-        ("publish_time", ctypes.c_double),
-    )
-
-
-_Handle = ctypes.c_void_p
-_ErrorPointer = ctypes.POINTER(_Error)
-_OUT = ctypes.POINTER(_Handle)
-# The type of the result and the types of the arguments, by name.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "version": (ctypes.c_char_p,),
-    "error_free": (None, _ErrorPointer),
-    "core_new": (_ErrorPointer, ctypes.c_uint32, _OUT),
-    "reduction_new": (
-        _ErrorPointer,
-        _Handle,
-        ctypes.POINTER(_Spec),
-        ctypes.c_uint64,
-        ctypes.c_uint32,
-        _OUT,
-    ),
-    "reduction_free": (None, _Handle),
-    "reduction_add": (
-        _ErrorPointer,
-        _Handle,
-        _Bytes,
-        ctypes.c_float,
-        ctypes.POINTER(_Tensor),
-        ctypes.c_uint64,
-    ),
-    "reduction_snapshot": (_ErrorPointer, _Handle, _OUT),
-    "snapshot_write": (_ErrorPointer, _Handle, ctypes.POINTER(_Bytes)),
-    "snapshot_read": (_ErrorPointer, _Bytes, _OUT),
-    "snapshot_free": (None, _Handle),
-    "reduction_merge": (_ErrorPointer, _Handle, _Handle),
-    "reduction_report": (_ErrorPointer, _Handle, _OUT),
-    "result_manifest": (None, _Handle, ctypes.POINTER(Manifest)),
-    "result_tensor": (None, _Handle, ctypes.c_uint64, ctypes.POINTER(_ResultTensor)),
-    "result_indices": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_dense": (None, _Handle, ctypes.c_uint64, ctypes.c_void_p),
-    "result_free": (None, _Handle),
-}
-
-
-def _load() -> Any:
-    """Returns the functions by name."""
-    try:
-        library = ctypes.CDLL(str(LIBRARY))
-    except OSError as bad:
-        raise ImportError(f"the native library cannot be loaded: {bad}") from None
-    functions = SimpleNamespace()
-    for name, (result, *arguments) in _FUNCTIONS.items():
-        function = getattr(library, f"sparseagg_native_{name}")
-        function.restype, function.argtypes = result, arguments
-        setattr(functions, name, function)
-    version = functions.version().decode()
-    if version != __version__:
-        raise ImportError(f"{LIBRARY} is of version {version}, the package of {__version__}")
-    return functions
-
-
-_library = _load()
+_library = c.load()
 
 
 class _Core:
@@ -175,7 +42,7 @@ class _Core:
 
     def _begin(self, threads: int) -> None:
         self._threads = threads
-        self._handle = _Handle()
+        self._handle = c.Handle()
         self._lock = threading.Lock()
 
     def _begin_in_child(self) -> None:
@@ -185,7 +52,7 @@ class _Core:
         """Returns the back end, which lives as long as the process."""
         with self._lock:
             if not self._handle:
-                handle = _Handle()
+                handle = c.Handle()
                 _check(_library.core_new(self._threads, ctypes.byref(handle)))
                 self._handle = handle
             return self._handle
@@ -209,11 +76,20 @@ class Part:
     values: Array
 
 
+@dataclass(frozen=True)
+class Update:
+    """One update of a reduction; errors name it by `id`."""
+
+    id: str
+    weight: float
+    parts: Sequence[Part]
+
+
 class _Owned:
     """Owns an object of the library, and frees it."""
 
     def __init__(self, free: Any) -> None:
-        self.handle = _Handle()
+        self.handle = c.Handle()
         self._free = free
 
     def __del__(self) -> None:
@@ -229,7 +105,7 @@ class Snapshot(_Owned):
 
     def write(self) -> bytes:
         """Returns the state in its wire format. One thread at a time."""
-        written = _Bytes()
+        written = c.Bytes()
         _check(_library.snapshot_write(self.handle, ctypes.byref(written)))
         return ctypes.string_at(written.data, written.size)
 
@@ -237,7 +113,7 @@ class Snapshot(_Owned):
 def read_snapshot(data: bytes) -> Snapshot:
     """Returns the state that `Snapshot.write`, or a server, wrote."""
     snapshot = Snapshot()
-    text = _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    text = c.Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
     _check(_library.snapshot_read(text, ctypes.byref(snapshot.handle)))
     return snapshot
 
@@ -248,15 +124,15 @@ class Result(_Owned):
     def __init__(self) -> None:
         super().__init__(_library.result_free)
 
-    def manifest(self) -> Manifest:
-        """Returns the manifest."""
-        manifest = Manifest()
+    def manifest(self) -> c.Manifest:
+        """What it was computed from."""
+        manifest = c.Manifest()
         _library.result_manifest(self.handle, ctypes.byref(manifest))
         return manifest
 
     def tensor(self, number: int) -> ResultTensor:
-        """Returns the result of tensor `number` of the specification."""
-        found = _ResultTensor()
+        """The one at this place of the specification."""
+        found = c.ResultTensor()
         _library.result_tensor(self.handle, number, ctypes.byref(found))
         return ResultTensor(self, number, found)
 
@@ -264,7 +140,7 @@ class Result(_Owned):
 class ResultTensor:
     """One tensor of a result."""
 
-    def __init__(self, result: Result, number: int, found: _ResultTensor) -> None:
+    def __init__(self, result: Result, number: int, found: c.ResultTensor) -> None:
         self._result, self._number, self._found = result, number, found
         self.dense_shape = tuple(found.dense_shape[: found.rank])
         self.sparse_dim = int(found.sparse_dim)
@@ -306,7 +182,7 @@ class Reduction(_Owned):
         core = _core.handle()
         self._core = core
         kept: list[Any] = []
-        tensors = (_Spec * len(specs))()
+        tensors = (c.Spec * len(specs))()
         for tensor, spec in zip(tensors, specs):
             tensor.name = _text(spec.name, kept)
             tensor.op = _text(spec.op, kept)
@@ -319,11 +195,22 @@ class Reduction(_Owned):
             _library.reduction_new(core, tensors, len(specs), at_once, ctypes.byref(self.handle))
         )
 
-    def add(self, update_id: str, weight: float, parts: Sequence[Part]) -> None:
-        """Adds one update, whose arrays are not needed afterwards."""
+    def add(self, updates: Sequence[Update]) -> None:
+        """Adds updates, several at a time. Their arrays are not needed afterwards. Raises the error of the first that is
+        refused; the others may have been added."""
         self._check_process()
         kept: list[Any] = []
-        tensors = (_Tensor * len(parts))()
+        described = (c.Update * len(updates))()
+        for one, update in zip(described, updates):
+            one.id = _text(update.id, kept)
+            one.weight = update.weight
+            one.tensors = self._tensors(update.parts, kept)
+            one.count = len(update.parts)
+        _check(_library.reduction_add(self.handle, described, len(updates)))
+
+    @staticmethod
+    def _tensors(parts: Sequence[Part], kept: list[Any]) -> Any:
+        tensors = (c.Tensor * len(parts))()
         for tensor, part in zip(tensors, parts):
             tensor.name = _text(part.name, kept)
             tensor.encoding = _text(part.encoding, kept)
@@ -335,8 +222,8 @@ class Reduction(_Owned):
             tensor.value_type = _NUMBERS[part.value_type]
             tensor.has_i32_indices = part.indices.itemsize == 4
             tensor.nnz = part.nnz
-        name = _text(update_id, kept)
-        _check(_library.reduction_add(self.handle, name, weight, tensors, len(parts)))
+        kept.append(tensors)
+        return tensors
 
     def snapshot(self) -> Snapshot:
         """Returns the state so far."""
@@ -363,6 +250,47 @@ class Reduction(_Owned):
                 "this reduction was begun before the process was forked; begin one in the child",
                 reason="REDUCTION_FORKED",
             )
+
+
+class Packing(_Owned):
+    """Indices as `coo.packed` has them, and the order that their values go in.
+
+    indices: `[nnz, sparse_dim]`, each within `dense_shape`. They are read again by `values`.
+    bytes_max: of the packed indices, and of what sorting takes.
+    """
+
+    def __init__(self, indices: Array, dense_shape: Sequence[int], bytes_max: int) -> None:
+        super().__init__(_library.packing_free)
+        self._indices = indices
+        nnz, sparse_dim = indices.shape
+        data = indices.ctypes.data
+        described = c.Indices(data, _shape(dense_shape), nnz, sparse_dim, indices.itemsize == 4)
+        _check(_library.packing_new(ctypes.byref(described), bytes_max, ctypes.byref(self.handle)))
+
+    @property
+    def is_made(self) -> bool:
+        """False where `bytes_max` was not enough, and for rows that the library cannot sort."""
+        return bool(self.handle)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True where the values go as they are."""
+        return bool(_library.packing_is_in_order(self.handle))
+
+    def take(self) -> Array:
+        """The packed indices, which the library then frees."""
+        packed = np.empty(_library.packing_bytes(self.handle), np.uint8)
+        _library.packing_take(self.handle, packed.ctypes.data)
+        return packed
+
+    def values(self, values: Array, begin: int, end: int) -> Array:
+        """`values` `[nnz, ...]`, in C order, of the entries from `begin` to `end` of the ascending order."""
+        ordered = np.empty((end - begin, *values.shape[1:]), values.dtype)
+        row_bytes = values.nbytes // len(values)
+        _library.packing_values(
+            self.handle, values.ctypes.data, row_bytes, begin, end, ordered.ctypes.data
+        )
+        return ordered
 
 
 class _View:
@@ -395,15 +323,15 @@ def _check(error: Any) -> None:
     raise from_error_message(described)
 
 
-def _text(text: str, kept: list[Any]) -> _Bytes:
-    """Returns the text as UTF-8, which lives as long as `kept`."""
+def _text(text: str, kept: list[Any]) -> c.Bytes:
+    """UTF-8, which lives as long as `kept`."""
     data = text.encode()
     kept.append(data)
-    return _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    return c.Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
-def _array(array: Array) -> _Bytes:
-    return _Bytes(array.ctypes.data if array.size else None, array.nbytes)
+def _array(array: Array) -> c.Bytes:
+    return c.Bytes(array.ctypes.data if array.size else None, array.nbytes)
 
 
 def _shape(dense_shape: Sequence[int]) -> Any:

@@ -175,8 +175,12 @@ def reduce(
     specs = tuple(_arguments.items("tensors", tensors))
     layout_number(layout)  # refuses another one before the work
     reduction = _local.LocalReduction(specs, options, _local.at_once(updates))
-    for update in read_for_reduce(specs, updates, weights, options):
-        reduction.add(update)
+    read = read_for_reduce(specs, updates, weights, options)
+    if may_fill_arrays_again(updates):
+        for update in read:
+            reduction.add(update)
+    else:
+        reduction.add_all(read)
     return reduction.result(layout)
 
 

@@ -11,8 +11,8 @@ from typing import Any, Callable, Literal, SupportsFloat, overload
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.partials import PartialRound
 from sparseagg._net.transport import Transport
-from sparseagg._partials import PartialRound
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update

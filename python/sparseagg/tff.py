@@ -3,7 +3,8 @@
 Import it where tensorflow_federated is. A sparse tensor is a structure <indices, values> of two tensors: indices
 `int64[?]` or `int64[?, sparse_dim]`, values `[?, row...]`. TFF's own sums would add the indices up; these do not:
 
-    sparse_sum(value), sparse_weighted_mean(value, weight), sparse_mean_of_contributors(value, weight)
+    sparse_sum(value), sparse_min(value), sparse_max(value), sparse_weighted_mean(value, weight),
+    sparse_mean_of_contributors(value, weight)
         operators for use inside a tff.federated_computation; result: ascending, distinct indices
     SparseSumFactory, SparseWeightedMeanFactory, SparseMeanOfContributorsFactory
         the same, wherever TFF takes an aggregation factory
@@ -17,17 +18,25 @@ server: clients' work runs anywhere and uploads from there, and the result is ex
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from sparseagg import _arguments
 from sparseagg._abandoned import erase_abandoned, round_id_of_this_process, with_deadline
 from sparseagg._erase import erase
 from sparseagg._means import check_weight
+from sparseagg._tff_examples import (
+    components,
+    feature_statistics,
+    local_features,
+    sparse_batches,
+    sparse_tensor,
+    sparse_tensor_type,
+)
+from sparseagg._tff_sums import aggregate, at, is_sparse, leaves, numpy_dtype
 from sparseagg.client import Client
 from sparseagg.convert import as_tensor
 from sparseagg.errors import InvalidArgumentError
@@ -35,7 +44,23 @@ from sparseagg.records import Receipt
 from sparseagg.result import Result
 from sparseagg.tensors import SparseTensor, TensorSpec
 
-_Path = tuple[str, ...]
+__all__ = [
+    "SparseMeanOfContributorsFactory",
+    "SparseRound",
+    "SparseSumFactory",
+    "SparseWeightedMeanFactory",
+    "components",
+    "feature_statistics",
+    "local_features",
+    "sparse_batches",
+    "sparse_max",
+    "sparse_mean_of_contributors",
+    "sparse_min",
+    "sparse_sum",
+    "sparse_tensor",
+    "sparse_tensor_type",
+    "sparse_weighted_mean",
+]
 
 
 def sparse_sum(value: Any) -> Any:
@@ -44,17 +69,30 @@ def sparse_sum(value: Any) -> Any:
     value: placed at CLIENTS; nested structures whose leaves are <indices, values> or dense tensors.
     """
     ones = tff.federated_value(1.0, tff.CLIENTS)
-    return _aggregate(value, ones, "sum")
+    return aggregate(value, ones, "sum")
+
+
+def sparse_min(value: Any) -> Any:
+    """Smallest value of those clients that hold the index; entries of equal indices of one client are added first.
+
+    value: as in `sparse_sum`.
+    """
+    return aggregate(value, tff.federated_value(1.0, tff.CLIENTS), "min")
+
+
+def sparse_max(value: Any) -> Any:
+    """Largest value of those clients that hold the index, as `sparse_min`."""
+    return aggregate(value, tff.federated_value(1.0, tff.CLIENTS), "max")
 
 
 def sparse_weighted_mean(value: Any, weight: Any) -> Any:
     """Sum of weight times value, divided by the weight of all clients; an absent row counts as zero."""
-    return _aggregate(value, weight, "weighted_mean")
+    return aggregate(value, weight, "weighted_mean")
 
 
 def sparse_mean_of_contributors(value: Any, weight: Any) -> Any:
     """Each row is divided by the weight of the clients that hold it. Dense tensors are averaged over all."""
-    return _aggregate(value, weight, "mean_of_contributors")
+    return aggregate(value, weight, "mean_of_contributors")
 
 
 class SparseSumFactory(tff.aggregators.UnweightedAggregationFactory):  # type: ignore[misc]
@@ -112,6 +150,9 @@ class SparseMeanOfContributorsFactory(_WeightedFactory):
     operator = staticmethod(sparse_mean_of_contributors)
 
 
+_MEANS = frozenset(["weighted_mean", "mean_of_contributors"])
+
+
 class SparseRound:
     """Federated rounds whose aggregation is done by a sparseagg server.
 
@@ -125,6 +166,7 @@ class SparseRound:
         structure of an update.
     dense_shapes: the shape of each sparse tensor by name (keys on the way to it, joined by "/").
     op: "weighted_mean" or "mean_of_contributors" for the sparse tensors; dense ones are averaged over all. "sum" for all.
+        Or the operator of each tensor by name, any of `TensorSpec`.
     target, client_options: of the sparseagg server, see `sparseagg.Client`.
     round_options: of the rounds, see `Client.create_round`: goal, grace, deadline, min_contributors, max_contributors,
         durability, keep_updates. The deadline is a day unless it is given here. `next` erases the rounds of processes of
@@ -140,7 +182,7 @@ class SparseRound:
         server_update: Callable[[Any, Any], Any],
         dense_shapes: Mapping[str, Sequence[int]],
         *,
-        op: str = "weighted_mean",
+        op: str | Mapping[str, str] = "weighted_mean",
         target: str | None = None,
         round_options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
@@ -151,21 +193,21 @@ class SparseRound:
         self._form = form
         self._server_update = server_update
         self._shapes = {name: tuple(shape) for name, shape in dense_shapes.items()}
-        self._op = op
         self._round_options = with_deadline(round_options)
         self._has_looked = False  # for rounds that others have left
         self._client = Client(target, **(client_options or {}))
         result_type = form.client_processing.type_signature.result
         if len(result_type) != 2:
             raise InvalidArgumentError(f"client_work gives {result_type}, not <update, weight>")
-        self._leaves = dict(_leaves(result_type[0]))
-        sparse = {"/".join(path): _is_sparse(leaf) for path, leaf in self._leaves.items()}
+        self._leaves = dict(leaves(result_type[0]))
+        sparse = {"/".join(path): is_sparse(leaf) for path, leaf in self._leaves.items()}
         _arguments.names("dense_shapes", self._shapes, sparse)
+        self._ops = _operators(op, sparse)
         missing = [name for name in sparse if sparse[name] and name not in self._shapes]
         if missing:
             raise InvalidArgumentError(f"dense_shapes has none for {_arguments.listed(missing)}")
         for path, leaf in self._leaves.items():
-            if _is_sparse(leaf):
+            if is_sparse(leaf):
                 _check_indices("/".join(path), leaf, self._shapes["/".join(path)])
 
     def next(self, state: Any, client_data: Sequence[Any]) -> Any:
@@ -196,15 +238,13 @@ class SparseRound:
         specs = []
         for path, leaf in self._leaves.items():
             name = "/".join(path)
-            tensor = leaf["values"] if _is_sparse(leaf) else leaf
-            if _is_sparse(leaf):
+            tensor = leaf["values"] if is_sparse(leaf) else leaf
+            if is_sparse(leaf):
                 shape = self._shapes[name]
                 sparse_dim = len(shape) - (len(tensor.shape) - 1)
-                op = self._op
             else:
                 shape, sparse_dim = tuple(tensor.shape) or (1,), 0
-                op = "sum" if self._op == "sum" else "weighted_mean"
-            specs.append(TensorSpec(name, shape, _numpy_dtype(tensor), sparse_dim, op))
+            specs.append(TensorSpec(name, shape, numpy_dtype(tensor), sparse_dim, self._ops[name]))
         return self._client.create_round(specs, round_id, **self._round_options).name
 
     def run_client(self, round_name: str, context: Any, data: Any, *, contributor: str) -> Receipt:
@@ -212,8 +252,8 @@ class SparseRound:
         update, weight = self._form.client_processing(context, data)
         tensors = {}
         for path, leaf in self._leaves.items():
-            name, value = "/".join(path), _at(update, path)
-            if _is_sparse(leaf):
+            name, value = "/".join(path), at(update, path)
+            if is_sparse(leaf):
                 value = SparseTensor(value["indices"], value["values"], self._shapes[name])
             tensors[name] = as_tensor(value)
         return self._client.round(round_name).submit(
@@ -233,7 +273,7 @@ class SparseRound:
         if seal:
             round.seal()
         result = round.result()
-        if self._op != "sum":
+        if _MEANS.intersection(self._ops.values()):
             check_weight(result.manifest)
         aggregate = self._structured(result)
         if not self._round_options.get("keep_updates"):
@@ -247,7 +287,7 @@ class SparseRound:
             tensor = result["/".join(path)]
             value: Any = tensor
             if isinstance(tensor, SparseTensor):
-                indices = tensor.indices.astype(_numpy_dtype(leaf["indices"]))
+                indices = tensor.indices.astype(numpy_dtype(leaf["indices"]))
                 rank = len(leaf["indices"].shape)
                 value = OrderedDict(
                     indices=indices[:, 0] if rank == 1 else indices, values=tensor.values
@@ -268,167 +308,24 @@ def _output(state: Any, value: Any) -> Any:
     return tff.templates.MeasuredProcessOutput(state, value, measurements)
 
 
-def _is_sparse(leaf: Any) -> bool:
-    return isinstance(leaf, tff.types.StructType)
+def _operators(op: str | Mapping[str, str], sparse: Mapping[str, bool]) -> dict[str, str]:
+    """The operator of each tensor. sparse: by name, whether it is a sparse one."""
+    if isinstance(op, str):
+        of_dense = "sum" if op == "sum" else "weighted_mean"
+        return {name: op if its_sparse else of_dense for name, its_sparse in sparse.items()}
+    ops = _arguments.mapping("op", op)
+    _arguments.names("op", ops, sparse)
+    missing = [name for name in sparse if name not in ops]
+    if missing:
+        raise InvalidArgumentError(f"op has none for {_arguments.listed(missing)}")
+    return dict(ops)
 
 
 def _check_indices(name: str, leaf: Any, shape: Sequence[int]) -> None:
     """Raises InvalidArgumentError for indices of a type in which a row of `shape` has no number."""
-    dtype = _numpy_dtype(leaf["indices"])
+    dtype = numpy_dtype(leaf["indices"])
     sparse_dim = len(shape) - (len(leaf["values"].shape) - 1)
     if any(size - 1 > np.iinfo(dtype).max for size in shape[:sparse_dim]):
         raise InvalidArgumentError(
             f'tensor "{name}": indices of {dtype} do not reach all of the shape {list(shape)}; take int64'
         )
-
-
-def _fields(struct_type: Any) -> list[tuple[str | None, Any]]:
-    """(name, type) of the elements; the method of the class is newer than TFF 0.87."""
-    if hasattr(type(struct_type), "items"):
-        return list(struct_type.items())
-    return list(tff.structure.iter_elements(struct_type))
-
-
-def _leaves(value_type: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    """(path, type) of every tensor: a StructType <indices, values> where it is sparse, a TensorType where it is dense."""
-    if not isinstance(value_type, tff.types.StructType):
-        yield path, value_type
-        return
-    fields = _fields(value_type)
-    if {name for name, _ in fields} == {"indices", "values"}:
-        yield path, value_type
-        return
-    for number, (name, inner) in enumerate(fields):
-        yield from _leaves(inner, (*path, name or str(number)))
-
-
-def _at(value: Any, path: _Path) -> Any:
-    """The part of nested mappings, sequences and TFF's structures that a path leads to."""
-    for key in path:
-        if isinstance(value, Mapping):
-            value = value[key]
-        else:
-            value = value[int(key)] if key.isdigit() else getattr(value, key)
-    return value
-
-
-def _numpy_dtype(tensor_type: Any) -> np.dtype[Any]:
-    dtype = tensor_type.dtype
-    found: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    return found
-
-
-# The aggregation in TensorFlow. An accumulator holds for each tensor, by position: sparse, the entries of all clients so
-# far (`indices`, `values` times weight, `weights` of the client once an index); dense, the sum of weight times value.
-
-
-def _aggregate(value: Any, weight: Any, op: str) -> Any:
-    value_type, weight_type = value.type_signature.member, weight.type_signature.member
-    leaves = list(_leaves(value_type))
-
-    @tff.tensorflow.computation(value_type, weight_type)
-    def lift(one: Any, its_weight: Any) -> Any:
-        factor = tf.cast(its_weight, tf.float64)
-        lifted = [_lift(_at(one, path), leaf, factor, op) for path, leaf in leaves]
-        return OrderedDict(tensors=tuple(lifted), weight=factor)
-
-    lifted = tff.federated_map(lift, (value, weight))
-    accumulator_type = lift.type_signature.result
-
-    @tff.tensorflow.computation
-    def zero() -> Any:
-        empty = tuple(_zero(leaf, op) for _, leaf in leaves)
-        return OrderedDict(tensors=empty, weight=tf.zeros([], tf.float64))
-
-    @tff.tensorflow.computation(accumulator_type, accumulator_type)
-    def join(one: Any, other: Any) -> Any:
-        tensors = tuple(_join(a, b) for a, b in zip(one["tensors"], other["tensors"]))
-        return OrderedDict(tensors=tensors, weight=one["weight"] + other["weight"])
-
-    @tff.tensorflow.computation(accumulator_type)
-    def report(total: Any) -> Any:
-        lowered = {
-            path: _lower(part, leaf, total["weight"], op)
-            for part, (path, leaf) in zip(total["tensors"], leaves)
-        }
-        return _structure_of(value_type, (), lowered)
-
-    return tff.federated_aggregate(lifted, zero(), join, join, report)
-
-
-def _accumulated_type(tensor_type: Any, op: str) -> Any:
-    if tf.as_dtype(tensor_type.dtype).is_integer:
-        if op != "sum":
-            raise InvalidArgumentError(
-                f"{op} of {tensor_type}: only sums of whole numbers are defined"
-            )
-        return tf.int64
-    return tf.float64
-
-
-def _lift(value: Any, leaf: Any, weight: Any, op: str) -> Any:
-    if not _is_sparse(leaf):
-        dtype = _accumulated_type(leaf, op)
-        return tf.cast(value, dtype) * tf.cast(weight, dtype)
-    dtype = _accumulated_type(leaf["values"], op)
-    indices, values = _coalesce(value["indices"], tf.cast(value["values"], dtype))
-    weights = tf.fill([tf.shape(indices)[0]], weight)
-    return OrderedDict(indices=indices, values=values * tf.cast(weight, dtype), weights=weights)
-
-
-def _zero(leaf: Any, op: str) -> Any:
-    if not _is_sparse(leaf):
-        return tf.zeros(leaf.shape, _accumulated_type(leaf, op))
-    indices, values = leaf["indices"], leaf["values"]
-    return OrderedDict(
-        indices=tf.zeros([0, *indices.shape[1:]], indices.dtype),
-        values=tf.zeros([0, *values.shape[1:]], _accumulated_type(values, op)),
-        weights=tf.zeros([0], tf.float64),
-    )
-
-
-def _join(one: Any, other: Any) -> Any:
-    if not isinstance(one, Mapping):
-        return one + other
-    return OrderedDict((part, tf.concat([one[part], other[part]], axis=0)) for part in one)
-
-
-def _lower(total: Any, leaf: Any, total_weight: Any, op: str) -> Any:
-    if not _is_sparse(leaf):
-        mean = total if op == "sum" else tf.math.divide_no_nan(total, total_weight)
-        return tf.cast(mean, leaf.dtype)
-    indices, values = _coalesce(total["indices"], total["values"])
-    if op != "sum":
-        _, weights = _coalesce(total["indices"], total["weights"])
-        divisor = weights if op == "mean_of_contributors" else total_weight
-        ones = tf.ones(tf.rank(values) - 1, tf.int32)
-        divisor = tf.reshape(divisor, tf.concat([[-1], ones], 0))
-        values = tf.math.divide_no_nan(values, divisor)
-    return OrderedDict(indices=indices, values=tf.cast(values, leaf["values"].dtype))
-
-
-def _coalesce(indices: Any, values: Any) -> tuple[Any, Any]:
-    """Ascending distinct indices, and the sums of their values."""
-    columns = [indices] if indices.shape.rank == 1 else tf.unstack(indices, axis=1)
-    order = tf.argsort(columns[-1], stable=True)
-    for column in reversed(columns[:-1]):
-        order = tf.gather(order, tf.argsort(tf.gather(column, order), stable=True))
-    indices, values = tf.gather(indices, order), tf.gather(values, order)
-    distinct, positions = tf.raw_ops.UniqueV2(x=indices, axis=[0])
-    distinct = tf.ensure_shape(distinct, [None, *indices.shape[1:]])
-    return distinct, tf.math.unsorted_segment_sum(values, positions, tf.shape(distinct)[0])
-
-
-def _structure_of(value_type: Any, path: _Path, tensors: Mapping[_Path, Any]) -> Any:
-    """The tensors by path as a value of the type."""
-    if path in tensors:
-        return tensors[path]
-    fields = [
-        (name, _structure_of(inner, (*path, name or str(number)), tensors))
-        for number, (name, inner) in enumerate(_fields(value_type))
-    ]
-    if all(name is not None for name, _ in fields):
-        return OrderedDict(fields)
-    # TFF tells lists from tuples.
-    container = list if getattr(value_type, "python_container", tuple) is list else tuple
-    return container(value for _, value in fields)

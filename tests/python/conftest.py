@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sparseagg import IN_PROCESS, Client
+from sparseagg._encode import native_packing
 from sparseagg._local import is_possible
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,6 +131,16 @@ def where(request):
     """What tells `sparse_sum` where to work: on the shared server, and in this process."""
     found = request.getfixturevalue(request.param)
     return {"client": found} if request.param == "client" else found
+
+
+@pytest.fixture(params=["native", "numpy"])
+def packed_by(request, monkeypatch):
+    """What packs indices: the native library, and numpy, which does it where there is no library."""
+    if request.param == "native":
+        request.getfixturevalue("in_process")
+    else:
+        monkeypatch.setattr(native_packing, "native_module", lambda: ImportError("for a test"))
+    return request.param
 
 
 @pytest.fixture

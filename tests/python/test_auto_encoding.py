@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+import sys
 import threading
 import tracemalloc
 from types import SimpleNamespace
@@ -41,7 +43,7 @@ def chosen(tensor, bytes_per_second, values="auto"):
     return encoded.encoding, encoded.values_encoding
 
 
-def test_indices_are_packed_where_that_is_sooner_there():
+def test_indices_are_packed_where_that_is_sooner_there(packed_by):
     tensor = sparse(100_000, in_order=True)
     assert chosen(tensor, SLOW) == ("coo.packed", "")
     assert chosen(tensor, FAST) == ("coo.raw", "")
@@ -51,7 +53,7 @@ def test_indices_are_packed_where_that_is_sooner_there():
     assert chosen(tensor, 5 * SLOW) == ("coo.packed", "")
 
 
-def test_on_a_busy_machine_packing_is_tried_before(monkeypatch):
+def test_on_a_busy_machine_packing_is_tried_before(monkeypatch, packed_by):
     clock = itertools.count(0, 0.5)  # half a second for the trial of 1 of 8 parts
     monkeypatch.setattr(auto_encoding, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     tensor = sparse(8 << 16, in_order=True)
@@ -74,7 +76,7 @@ def test_values_that_are_to_be_rounded_are_packed_on_any_connection():
     assert chosen(tensor, FAST, "f16") == ("coo.packed", "f16")
 
 
-def test_what_the_sample_did_not_see_is_not_lost():
+def test_what_the_sample_did_not_see_is_not_lost(packed_by):
     values = np.ones(100_000, np.float32)
     values[77_777] = 0.1
     for tensor in (DenseValues(values), sparse(100_000, in_order=True, values=values)):
@@ -87,13 +89,13 @@ def test_what_the_sample_did_not_see_is_not_lost():
     assert encoded.payload.read(0, MB) == want.payload.read(0, MB)
 
 
-def test_what_the_sample_took_for_sorted_is_not_sorted_at_any_price(monkeypatch):
+def test_what_the_sample_took_for_sorted_is_not_sorted_at_any_price(monkeypatch, packed_by):
     rows = np.arange(100_000)
     rows[60_001] = 3
     tensor = SparseTensor(rows, np.ones(100_000, np.float32), [100_000])
-    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 400_000)  # 800,000 are needed
+    monkeypatch.setattr(auto_encoding, "EXTRA_BYTES_MAX", 400_000)  # 800,000 are needed
     assert chosen(tensor, SLOW) == ("coo.raw", "")
-    monkeypatch.setattr(auto_encoding, "_EXTRA_BYTES_MAX", 900_000)
+    monkeypatch.setattr(auto_encoding, "EXTRA_BYTES_MAX", 900_000)
     assert chosen(tensor, SLOW)[0] == "coo.packed"
 
 
@@ -125,9 +127,44 @@ def test_the_memory_beside_a_large_update_is_bounded(bytes_per_second):
         assert peak < 64 * MB, f"{name}: {peak / MB:.0f} MB"
 
 
+SORTING = """
+import pathlib
+import numpy as np
+from sparseagg import SparseTensor
+from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.wire import EncodedUpdate
+
+def bytes_of(key):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(key))
+
+random = np.random.default_rng(5)
+rows = np.cumsum(random.integers(1, 4, 8_000_000))
+random.shuffle(rows)
+tensor = SparseTensor(rows, np.ones(len(rows), np.float32) / 3, [int(rows.max()) + 1])
+pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins with what is resident now
+before = bytes_of("VmRSS:")
+update = EncodedUpdate({"t": tensor}, options=EncodeOptions("auto", "auto", 1e5))
+for offset in range(0, update.payload.size, 1 << 20):
+    update.chunk(offset, 1 << 20)
+print(update.encodings["t"].encoding, bytes_of("VmHWM:") - before)
+"""
+
+
+def test_the_library_sorts_more_entries_than_their_order_would_fit(in_process):
+    """The system counts, since tracemalloc does not see the memory of the library. In numpy the order takes 64 MB, and
+    these entries stay raw."""
+    run = subprocess.run(
+        [sys.executable, "-c", SORTING], capture_output=True, text=True, check=True
+    )
+    encoding, extra = run.stdout.split()
+    assert encoding == "coo.packed"
+    assert int(extra) < 64 * MB
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("width", [1, 3])
-def test_bytes_that_are_made_when_they_are_read_are_those_of_the_whole(in_order, width):
+def test_bytes_that_are_made_when_they_are_read_are_those_of_the_whole(in_order, width, packed_by):
     nnz = 700_000
     rows = np.arange(nnz) * 2 if in_order else RANDOM.permutation(nnz) // 2
     values = RANDOM.integers(-9, 9, (nnz, width)).astype("f4")

@@ -40,7 +40,7 @@ def part(case, name):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_vectors_become_the_same_bytes_and_come_back(case):
+def test_vectors_become_the_same_bytes_and_come_back(case, packed_by):
     shape, sparse_dim = case["dense_shape"], case["sparse_dim"]
     rows = part(case, "rows").view("<u8")
     values = part(case, "values").view(VALUE_DTYPES[case["value_type"]])
@@ -120,7 +120,7 @@ def test_auto_takes_the_smaller_one_and_leaves_wrong_indices_to_the_server():
         encode_tensor("t", wrong, EncodeOptions("coo.packed"))
 
 
-def test_unsorted_entries_are_sorted_and_repeated_rows_keep_their_order():
+def test_unsorted_entries_are_sorted_and_repeated_rows_keep_their_order(packed_by):
     tensor = SparseTensor([9, 4, 9, 0], np.float32([1, 2, 3, 4]), [50])
     encoded = encode_tensor("t", tensor, EncodeOptions("coo.packed", "raw"))
     assert decode_rows(encoded.indices, 4, 50, "t").tolist() == [0, 4, 9, 9]

@@ -1,13 +1,17 @@
-"""The examples that train sparse and dense: both reach the same loss, and sparse sends less. Small runs on real data."""
+"""The examples that train sparse and dense: both reach the same loss, and sparse sends less; sparse data: what the page shows.
+Small runs on real data."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +99,53 @@ def test_the_parameter_server_for_torch(tmp_path):
         assert sparse["losses"][-1] < numbers["initial_loss"]
         if optimizer != "fedadam":
             assert sparse["losses"] == pytest.approx(dense["losses"], rel=1e-3)
+
+
+PAGE = (ROOT / "docs/sparse_data.md").read_text()
+_LICENCES = "2743ffb578f5"
+
+
+def test_the_first_lines_of_the_page_on_sparse_data_print_what_it_says(monkeypatch, server):
+    block = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1)
+    expected = re.findall(r"^print\(.*\) +# ([\d. ]+)", block, re.MULTILINE)
+    assert len(expected) == 3
+    finished = subprocess.run(
+        [sys.executable, "-c", block],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARSEAGG_SERVER": server.target},
+        timeout=60,
+    )
+    assert finished.stdout.splitlines() == [line.strip() for line in expected], finished.stderr
+
+
+def test_sparse_data_of_scipy_prints_what_the_page_shows(server, tmp_path):
+    pytest.importorskip("scipy")
+    folder = Path("/usr/share/common-licenses")
+    names = ("Apache-2.0", "Artistic", "GFDL-1.3", "GPL-3", "MPL-2.0")
+    if not all((folder / name).exists() for name in names):
+        pytest.skip("needs the licences of Debian or Ubuntu")
+    text = b"".join((folder / name).read_bytes() for name in names)
+    if not hashlib.sha256(text).hexdigest().startswith(_LICENCES):
+        pytest.skip("the licences are not those of Debian 12")
+    out = tmp_path / "numbers.json"
+    finished = subprocess.run(
+        [
+            sys.executable,
+            str(EXAMPLES / "sparse_data/with_scipy.py"),
+            *("--server", server.target, "--out", str(out)),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    *statistics, _ = finished.stdout.splitlines()
+    assert "\n".join(statistics) in PAGE
+    numbers = json.loads(out.read_text())
+    assert numbers["loss"] == pytest.approx(0.9316, abs=1e-4)
 
 
 def test_ratings_that_cannot_be_read_are_an_error_of_one_line(tmp_path):

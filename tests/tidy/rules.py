@@ -256,11 +256,12 @@ DEPENDENCIES = [
             "service/engine/result",
             "service/engine/round",
             "cpu",
+            "cpu/state",  # the sorting of keys
             "posix",
             "python/native",
         ],
     ),
-    (r"tests/python/native/.*", [*_LOW, "python/native", "posix", "gtest"]),
+    (r"tests/python/native/.*", [*_LOW, "sparse/encodings", "python/native", "posix", "gtest"]),
     # Measures kernels beside raw CUB.
     (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),
     (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Union
 import numpy as np
 
 from sparseagg import _arguments
-from sparseagg._encode.auto_encoding import choose
-from sparseagg._encode.auto_encoding import may_sort as auto_may_sort
+from sparseagg._encode import auto_encoding, native_packing
+from sparseagg._encode.native_packing import NativePacking
 from sparseagg._encode.packed_indices import encode_spans
 from sparseagg._encode.recoded import Payload, recode
 from sparseagg._encode.rows import (
@@ -141,7 +141,7 @@ def encode_tensor(
     if may_be_raw:
         if _bytes(raw) < _PACKED_BYTES_MIN:
             return raw
-        coding = choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
+        coding = auto_encoding.choose(tensor, raw.indices.nbytes, values, options.bytes_per_second)
         if coding is None:
             return raw
         values = coding
@@ -150,13 +150,11 @@ def encode_tensor(
         if options.encoding == "auto":
             return raw  # The server refuses it, in its own words.
         raise InvalidUpdateError(f'tensor "{name}": {wrong}', reason="INDEX_OUT_OF_RANGE")
-    if may_be_raw and isinstance(tensor, SparseTensor) and not auto_may_sort(tensor):
-        try:
-            packed = _pack(name, tensor, nnz, values, seed, may_sort=False)
-        except NotSorted:
-            return raw
-    else:
-        packed = _pack(name, tensor, nnz, values, seed)
+    try:
+        limit = auto_encoding.EXTRA_BYTES_MAX if may_be_raw else None
+        packed = _pack(name, tensor, nnz, values, seed, limit)
+    except NotSorted:
+        return raw
     return raw if may_be_raw and _bytes(raw) <= _bytes(packed) else packed
 
 
@@ -171,19 +169,13 @@ def _bytes(encoded: EncodedTensor) -> int:
 
 
 def _pack(
-    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, *, may_sort: bool = True
+    name: str, tensor: AnyTensor, nnz: int, values: str, seed: int, bytes_max: int | None
 ) -> EncodedTensor:
-    """Returns `tensor` in coo.packed. Raises NotSorted where it has to be sorted and may not be."""
+    """Returns `tensor` in coo.packed. Raises NotSorted where sorting it takes more than `bytes_max`."""
     indices: Array = _NO_BYTES
-    order: RowOrder | None = None
+    order: NativePacking | RowOrder | None = None
     if isinstance(tensor, SparseTensor):
-        try:
-            indices = encode_spans(ascending_spans(tensor))
-        except NotSorted:
-            if not may_sort:
-                raise
-            order = RowOrder(tensor)
-            indices = encode_spans(order.spans())
+        indices, order = _pack_indices(tensor, bytes_max)
     flat = tensor.values.reshape(-1)
     coding = values
     if values == "auto":
@@ -206,6 +198,22 @@ def _pack(
             flat = order.of(tensor.values).reshape(-1)
         coded = np.frombuffer(encode_values(flat, tensor.value_type, coding, seed, name), np.uint8)
     return EncodedTensor(PACKED, "" if coding == "raw" else coding, nnz, indices, coded)
+
+
+def _pack_indices(
+    tensor: SparseTensor, bytes_max: int | None
+) -> tuple[Array, NativePacking | RowOrder | None]:
+    """Returns the packed indices and the order of the values; None where they go as they are."""
+    packing = native_packing.pack(tensor, bytes_max)
+    if packing is not None:
+        return packing.indices, None if packing.is_in_order else packing
+    try:
+        return encode_spans(ascending_spans(tensor)), None
+    except NotSorted:
+        if bytes_max is not None and RowOrder.bytes_of(tensor) > bytes_max:
+            raise
+    order = RowOrder(tensor)
+    return encode_spans(order.spans()), order
 
 
 def _ranges(indices: Array) -> list[tuple[int, int]]:

@@ -14,19 +14,18 @@ _BYTES_MIN = 1 << 20
 
 
 class Recoded:
-    """`convert(source)` for a conversion that takes each element by itself; `source` is flat. It must stay as it is."""
+    """`size` elements of `itemsize` bytes, of which `make(begin, end)` makes some."""
 
-    def __init__(self, source: Array, itemsize: int, convert: Callable[[Array], Array]) -> None:
-        self._source = source
-        self._convert = convert
+    def __init__(self, size: int, itemsize: int, make: Callable[[int, int], Array]) -> None:
+        self._make = make
         self.itemsize = itemsize
-        self.size = int(source.size)
-        self.nbytes = self.size * itemsize
+        self.size = size
+        self.nbytes = size * itemsize
 
     def read(self, begin: int, end: int) -> memoryview:
         """Returns the bytes from `begin` to `end`, which may lie in the middle of an element."""
         first = begin // self.itemsize
-        part = self._convert(self._source[first : -(-end // self.itemsize)])
+        part = self._make(first, -(-end // self.itemsize))
         skipped = first * self.itemsize
         return _bytes_of(part)[begin - skipped : end - skipped]
 
@@ -49,10 +48,17 @@ Payload = Union["Array", Recoded]
 
 
 def recode(source: Array, itemsize: int, convert: Callable[[Array], Array]) -> Payload:
-    """Returns `convert(source)`, made when it is read where it is large. `source` is in the order of its memory."""
-    if source.size * itemsize < _BYTES_MIN:
-        return convert(source)
-    return Recoded(source.reshape(-1), itemsize, convert)
+    """Returns `convert(source)` for a conversion that takes each element by itself, made when it is read where it is large.
+    `source` is in the order of its memory, and stays as it is."""
+    flat = source.reshape(-1)
+    return made_when_read(flat.size, itemsize, lambda begin, end: convert(flat[begin:end]))
+
+
+def made_when_read(size: int, itemsize: int, make: Callable[[int, int], Array]) -> Payload:
+    """Returns `make(0, size)`: `size` elements of `itemsize` bytes, in parts when they are read where they are many."""
+    if size * itemsize < _BYTES_MIN:
+        return make(0, size)
+    return Recoded(size, itemsize, make)
 
 
 def _bytes_of(array: Array) -> memoryview:

@@ -13,7 +13,7 @@ from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
-from sparseagg._partials import PartialReader, partial_update
+from sparseagg._net.partials import PartialReader, partial_update
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import ReadUpdate, Update

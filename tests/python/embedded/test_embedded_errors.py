@@ -113,6 +113,20 @@ def test_the_same_error_both_ways(client, in_process, what):
     assert "\n" not in here[3]
 
 
+@pytest.mark.parametrize("later", ["not a number", "letters"])
+def test_of_several_that_are_refused_the_first_is_told(client, in_process, later):
+    """Large ones, which several threads add; some mistakes are found before the library is asked."""
+    large = np.arange(0, 40_000) % 800
+    updates = [{"emb": rows(*large), "bias": NO_BIAS} for _ in range(9)]
+    updates[4]["emb"] = rows(*large[:-1], 812)
+    updates[5] = {**GOOD, **UPDATES[later]}
+    updates[7]["emb"] = rows(*large[:-1], 999)
+    here = facts(lambda: reduce(SPECS, updates, **in_process))
+    if later == "not a number":  # of letters the client knows before the server has answered
+        assert here == facts(lambda: client.reduce(SPECS, updates))
+    assert 'update "4"' in here[3] and "812" in here[3]
+
+
 @pytest.mark.parametrize("what", list(UPDATES))
 def test_a_step_by_step_reduction_has_these_errors_and_goes_on(in_process, what):
     reduction = Reduction(SPECS)

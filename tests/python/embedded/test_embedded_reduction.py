@@ -216,7 +216,7 @@ def test_the_library_works_without_the_interpreter_lock():
         begun.set()
         assert not has_run  # this thread still holds the GIL
         for _ in range(1000):
-            reduction.add("0", 1.0, [part])
+            reduction.add([_native.Update("0", 1.0, [part])])
             if has_run:
                 break
         assert has_run

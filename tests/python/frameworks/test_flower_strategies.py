@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 
 import numpy as np
@@ -188,3 +189,20 @@ def test_the_client_app_works_with_strategies_of_flower():
     nodes.mod = lambda message, context, _: app(message, context)
     after = trained(flower.FedAvg(**OPTIONS), nodes, arrays_of(a=np.float32([1])))
     assert after["a"].tolist() == [2]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_server_of_its_own_needs_no_address(direct):
+    """`Client.local`: the strategy starts the server, simulated clients upload to it, and it ends with the strategy."""
+    initial = arrays_of(table=np.float32([[1, 2], [3, 4]]), dense=np.float32([5]))
+    nodes = [adding({"table": np.float32([[0, 0], [1, 2]]), "dense": 2}), adding({"dense": 4})]
+    strategy = ours.SparseFedAvg(sparse=["table"], client=Client.local(), direct=direct, **OPTIONS)
+    assert strategy._client.target.startswith("unix:")
+    server = strategy._client._transport.local_server._process
+    found = trained(strategy, Nodes(*nodes), initial, rounds=2)
+    assert found["table"].tolist() == [[1, 2], [4, 6]]
+    assert found["dense"].tolist() == [11]
+    assert list(strategy._client.rounds()) == []
+    del strategy
+    gc.collect()
+    assert server.wait(30) == 0

@@ -1,4 +1,6 @@
 // Submitting an update: its receipt, its part in the result, and every reason for a refusal.
+#include <chrono>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -17,6 +19,14 @@ using testing::Sparse;
 using testing::TestEngine;
 using testing::TestUpdate;
 using testing::Values;
+
+// Calls again while folds have yet to release memory. Gives up after a minute.
+absl::Status RetriedForMemory(const std::function<absl::Status()>& call) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  absl::Status status = call();
+  while (RetryAfterMs(status) > 0 && std::chrono::steady_clock::now() < end) status = call();
+  return status;
+}
 
 class SubmitTest : public ::testing::Test {
  protected:
@@ -338,19 +348,18 @@ TEST(SubmitLimitsTest, AsksToComeBackWhenStagingIsFullAndTakesItThen) {
   // The oldest upload has the memory it needs, and then the next.
   for (auto& begun : uploads) {
     const uint64_t at = begun->committed_offset();
-    do {
-      status = begun->Append(at, upload.byte_string().substr(at), std::nullopt);
-    } while (RetryAfterMs(status) > 0);  // a fold releases its memory
+    const auto append = [&] {
+      return begun->Append(at, upload.byte_string().substr(at), std::nullopt);
+    };
+    status = RetriedForMemory(append);
     ASSERT_TRUE(status.ok()) << status;
-    absl::StatusOr<Receipt> receipt = begun->Finish();
-    while (RetryAfterMs(receipt.status()) > 0) receipt = begun->Finish();
-    ASSERT_TRUE(receipt.ok()) << receipt.status();
+    status = RetriedForMemory([&] { return begun->Finish().status(); });
+    ASSERT_TRUE(status.ok()) << status;
   }
   engine.WaitFor(round, [&](const auto& r) { return r.contributors == uploads.size(); });
   // Folds release their memory; then the large update fits.
-  absl::StatusOr<Receipt> receipt = engine.Submit(large);
-  while (!receipt.ok() && RetryAfterMs(receipt.status()) > 0) receipt = engine.Submit(large);
-  EXPECT_TRUE(receipt.ok()) << receipt.status();
+  status = RetriedForMemory([&] { return engine.Submit(large).status(); });
+  EXPECT_TRUE(status.ok()) << status;
   const auto result = engine.SealAndWait(round);
   EXPECT_EQ(result->manifest.contributors, uploads.size() + 1);
   EXPECT_FALSE(result->manifest.rejected.contains("STAGING_FULL"))
