@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/parallel.h"
@@ -37,7 +38,8 @@ struct Reduction {
 };
 
 struct Snapshot {
-  std::vector<Partial> partials;
+  RoundPartial partial;
+  std::string bytes;  // of the last sparseagg_native_snapshot_bytes()
 };
 
 struct Result {
@@ -194,8 +196,33 @@ Error* sparseagg_native_reduction_add(Reduction* reduction, const Update* update
 
 Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snapshot) {
   return Guarded([&]() -> absl::Status {
-    SPARSEAGG_ASSIGN_OR_RETURN(auto partials, reduction->reduction->Snapshot());
-    *snapshot = new Snapshot{std::move(partials)};
+    SPARSEAGG_ASSIGN_OR_RETURN(auto partial, reduction->reduction->Snapshot());
+    *snapshot = new Snapshot{std::move(partial), {}};
+    return absl::OkStatus();
+  });
+}
+
+Error* sparseagg_native_snapshot_write(Snapshot* snapshot, Bytes* bytes) {
+  return Guarded([&]() -> absl::Status {
+    snapshot->bytes = WritePartial(snapshot->partial);
+    *bytes = ToBytes(snapshot->bytes);
+    return absl::OkStatus();
+  });
+}
+
+Error* sparseagg_native_snapshot_read(Bytes bytes, Snapshot** snapshot) {
+  return Guarded([&]() -> absl::Status {
+    // A few bytes may stand for many rows of zeros.
+    const uint64_t most = AvailableMemoryBytes() / 2;
+    const auto reserve = [&](uint64_t wanted) {
+      return wanted <= most
+                 ? absl::OkStatus()
+                 : sparseagg::MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                                        "no memory for the partial aggregate");
+    };
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        auto partial, ReadPartial({bytes.data, bytes.size}, {.specs = {}, .reserve = reserve}));
+    *snapshot = new Snapshot{std::move(partial), {}};
     return absl::OkStatus();
   });
 }
@@ -203,7 +230,7 @@ Error* sparseagg_native_reduction_snapshot(Reduction* reduction, Snapshot** snap
 void sparseagg_native_snapshot_free(Snapshot* snapshot) { delete snapshot; }
 
 Error* sparseagg_native_reduction_merge(Reduction* reduction, const Snapshot* snapshot) {
-  return Guarded([&] { return reduction->reduction->Merge(snapshot->partials); });
+  return Guarded([&] { return reduction->reduction->Merge(snapshot->partial); });
 }
 
 Error* sparseagg_native_reduction_report(Reduction* reduction, Result** result) {

@@ -123,6 +123,10 @@ SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_add(Reduction* reducti
                                                               uint64_t count);
 SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_snapshot(Reduction* reduction,
                                                                    Snapshot** snapshot);
+// Writes the snapshot as bytes (service/engine/partial/round_partial.h), which belong to it until
+// the next call. One thread at a time.
+SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_snapshot_write(Snapshot* snapshot, Bytes* bytes);
+SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_snapshot_read(Bytes bytes, Snapshot** snapshot);
 SPARSEAGG_NATIVE_EXPORT void sparseagg_native_snapshot_free(Snapshot* snapshot);
 SPARSEAGG_NATIVE_EXPORT Error* sparseagg_native_reduction_merge(Reduction* reduction,
                                                                 const Snapshot* snapshot);

@@ -49,6 +49,23 @@ def is_possible() -> bool:
     return isinstance(native_module(), ModuleType)
 
 
+def read_snapshot(data: bytes) -> _native.Snapshot:
+    """Returns the partial aggregate of these bytes."""
+    snapshot: _native.Snapshot = _required_module().read_snapshot(data)
+    return snapshot
+
+
+def _required_module() -> ModuleType:
+    native = native_module()
+    if isinstance(native, ModuleType):
+        return native
+    raise SparseAggError(
+        f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
+        code=grpc.StatusCode.UNIMPLEMENTED,
+        reason="NO_NATIVE_LIBRARY",
+    )
+
+
 def is_wanted(target: str | None) -> bool:
     """Returns whether to reduce in this process: if `target` says so, or if the library is there and neither `target`
     nor the environment names a server."""
@@ -83,13 +100,7 @@ class LocalReduction:
     """A stateless reduction in this process, with the checks and the errors of the server's."""
 
     def __init__(self, specs: Sequence[TensorSpec], options: EncodeOptions, at_once: bool) -> None:
-        native = native_module()
-        if not isinstance(native, ModuleType):
-            raise SparseAggError(
-                f"this package has no native library ({native}); install a wheel that has it, or give the target of a server",
-                code=grpc.StatusCode.UNIMPLEMENTED,
-                reason="NO_NATIVE_LIBRARY",
-            )
+        native = _required_module()
         for spec in specs:
             check_spec(spec)
         self._native: Any = native

@@ -103,6 +103,20 @@ class Snapshot(_Owned):
     def __init__(self) -> None:
         super().__init__(_library.snapshot_free)
 
+    def write(self) -> bytes:
+        """Returns the state in its wire format. One thread at a time."""
+        written = c.Bytes()
+        _check(_library.snapshot_write(self.handle, ctypes.byref(written)))
+        return ctypes.string_at(written.data, written.size)
+
+
+def read_snapshot(data: bytes) -> Snapshot:
+    """Returns the state that `Snapshot.write`, or a server, wrote."""
+    snapshot = Snapshot()
+    text = c.Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+    _check(_library.snapshot_read(text, ctypes.byref(snapshot.handle)))
+    return snapshot
+
 
 class Result(_Owned):
     """The result of `Reduction.report`. Its arrays are views of its memory, which lives as long as any of them."""

@@ -128,6 +128,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "reduction_free": (None, Handle),
     "reduction_add": (ErrorPointer, Handle, ctypes.POINTER(Update), ctypes.c_uint64),
     "reduction_snapshot": (ErrorPointer, Handle, _OUT),
+    "snapshot_write": (ErrorPointer, Handle, ctypes.POINTER(Bytes)),
+    "snapshot_read": (ErrorPointer, Bytes, _OUT),
     "snapshot_free": (None, Handle),
     "reduction_merge": (ErrorPointer, Handle, Handle),
     "reduction_report": (ErrorPointer, Handle, _OUT),

@@ -129,13 +129,16 @@ def create_round(
     request_id: str | None,
     policy: types_pb2.RoundPolicy,
     keep_updates: bool,
+    publish_partial: bool,
 ) -> aggregation_pb2.CreateRoundRequest:
     """See `Client.create_round`."""
-    if keep_updates not in (True, False):
-        raise InvalidArgumentError(f"keep_updates is {keep_updates!r}, not True or False")
+    for name, flag in (("keep_updates", keep_updates), ("publish_partial", publish_partial)):
+        if flag not in (True, False):
+            raise InvalidArgumentError(f"{name} is {flag!r}, not True or False")
     spec = types_pb2.RoundSpec(
         tensors=[spec_to_proto(tensor) for tensor in _arguments.items("tensors", tensors)],
         keep_updates_until_deleted=bool(keep_updates),
+        publish_partial=bool(publish_partial),
     )
     if policy.ByteSize():
         spec.policy.CopyFrom(policy)

@@ -122,6 +122,7 @@ class Client(ClientBase):
         deadline: SupportsFloat | timedelta | datetime | None = None,
         grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
+        publish_partial: bool = False,
     ) -> Round:
         """Opens a round.
 
@@ -139,12 +140,14 @@ class Client(ClientBase):
         max_contributors: further ones are refused (ROUND_FULL).
         keep_updates: raw updates stay until the round is deleted instead of being erased at publication, so that
             `Round.verify` can compute the result again. For durable rounds.
+        publish_partial: the result is the partial aggregate, which is not rounded: `Round.partial` reads it, and
+            `Round.submit_partial` merges it into a round of the same tensors, here or on another server.
 
         Raises InvalidArgumentError (the message names tensor and limit), AlreadyExistsError (round_id is taken).
         """
         policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
         request = _requests.create_round(
-            tensors, round_id, durability, request_id, policy, keep_updates
+            tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
         )
         info = round_from_proto(self._transport.unary("CreateRound", request))
         return Round(self._transport, self._server, info.name, info)

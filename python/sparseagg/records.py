@@ -173,9 +173,7 @@ class RoundInfo:
     state: where it stands.
     tensors: its tensors, in the order in which they were given.
     durability: "memory" or "durable".
-    create_time: when it was opened.
-    seal_time: when its set of updates was fixed.
-    publish_time: when its result became readable.
+    create_time, seal_time, publish_time: when it was opened, its set of updates was fixed, its result became readable.
     contributors: number of accepted updates, one for each contributor.
     bytes_received: bytes of payload of the accepted updates.
     tensor_status: how each tensor is being reduced: a `TensorStatus` each.
@@ -184,6 +182,7 @@ class RoundInfo:
     revision: a number that grows with each change that `Round.watch` shows.
     policy: when it ends by itself.
     keep_updates: True where raw updates stay until the round is deleted, for `Round.verify`.
+    publish_partial: True where the result is a partial aggregate, for `Round.partial`.
     seal_reason: why no more updates are accepted: "REQUESTED", "GOAL" or "DEADLINE"; "" while they are.
     close_time: when its policy closes an open round at the latest.
     time_left: seconds until then.
@@ -206,6 +205,7 @@ class RoundInfo:
     revision: int
     policy: RoundPolicy = _NO_POLICY
     keep_updates: bool = False
+    publish_partial: bool = False
     seal_reason: str = ""
     close_time: datetime | None = None
     time_left: float | None = None
@@ -371,6 +371,7 @@ def round_from_proto(message: Any) -> RoundInfo:
         revision=message.revision,
         policy=_policy_from_proto(message.spec.policy),
         keep_updates=message.spec.keep_updates_until_deleted,
+        publish_partial=message.spec.publish_partial,
         seal_reason=_seal_reason(message),
         close_time=_time(message, "close_time"),
         time_left=_seconds(message, "time_left"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
+from sparseagg import _local
 from sparseagg._encode.encodings import EncodeOptions
 from sparseagg._local import LocalReduction
 from sparseagg._requests import read_one_for_reduce
@@ -21,16 +23,33 @@ _OPTIONS = EncodeOptions()
 
 
 class Partial:
-    """The exact state of a reduction at one moment: the result of `Reduction.snapshot`, for `Reduction.merge` in any
-    thread of this process. It cannot be pickled."""
+    """The exact state of a reduction at one moment, for `Reduction.merge`: what `Reduction.snapshot` gives, and what a
+    server's round has published (`Round.partial`). It can be copied and pickled, so it travels through multiprocessing,
+    Spark, Ray and mpi4py; docs/partials.md describes its bytes."""
 
     def __init__(self, snapshot: _native.Snapshot) -> None:
         self._snapshot = snapshot
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Partial:
+        """Returns a partial aggregate.
+
+        data: what `to_bytes` or `Round.partial` gave.
+
+        Raises InvalidArgumentError, whose message names tensor and position, for anything else.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidArgumentError(f"a {type(data).__name__} is no bytes")
+        return cls(_local.read_snapshot(bytes(data)))
+
+    def to_bytes(self) -> bytes:
+        """Returns the state in its wire format. The same updates give the same bytes, in any order and however they were merged."""
+        with self._lock:
+            return self._snapshot.write()
 
     def __reduce__(self) -> Any:  # of copies, too
-        raise InvalidArgumentError(
-            "a Partial cannot be copied or pickled: its memory is this process's"
-        )
+        return Partial.from_bytes, (self.to_bytes(),)
 
 
 class Reduction:
@@ -79,9 +98,9 @@ class Reduction:
     def merge(self, partial: Partial) -> None:
         """Adds what another reduction of the same tensors had at one moment, as if its updates were added here.
 
-        partial: the `snapshot` of that moment.
+        partial: the `snapshot` of that moment, perhaps of another process; or what a server's round published.
 
-        Raises SparseAggError (SPEC_MISMATCH) for other tensors.
+        Raises SparseAggError (SPEC_MISMATCH, which names what differs) for other tensors.
         """
         if not isinstance(partial, Partial):
             raise InvalidArgumentError(f"a {type(partial).__name__} is no Partial")

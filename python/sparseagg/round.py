@@ -11,7 +11,7 @@ from typing import Any, Callable, Literal, SupportsFloat, overload
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
-from sparseagg._handles import RoundBase
+from sparseagg._net.partials import PartialRound
 from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
@@ -35,7 +35,7 @@ from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.tensors import TensorSpec
 
 
-class Round(RoundBase):
+class Round(PartialRound):
     """A handle of one round; made by `Client.create_round` and `Client.round`. Thread-safe.
 
     Every method raises a SparseAggError: NotFoundError when there is no such round, UnavailableError when the server

@@ -25,6 +25,9 @@ constexpr RpcRule kRules[] = {
     {"SubmitUpdate", {kOwner, kContributor, kWorker}},
     {"StreamUpdates", {kOwner, kContributor, kWorker}},
     {"GetAggregate", {kOwner, kReader}},
+    // A partial aggregate names its contributors, and whoever sends one speaks for them.
+    {"GetPartial", {kOwner}},
+    {"SubmitPartial", {kOwner}},
     {"VerifyRound", {kOperator, kOwner}},
     {"Reduce", {kOwner}},
     {"GetServerInfo", RoleSet::All()},

@@ -14,6 +14,7 @@
 #include "service/engine/memory/admission.h"
 #include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/recovery/verify.h"
 #include "service/engine/restore.h"
@@ -324,7 +325,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round->OpenReducers());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
-                             MakeUpdateLayout(round->spec(), tensors, options_.limits));
+                             MakeBodyLayout(round->spec(), tensors, options_.limits));
   if (counted.has_value()) return ResumeCounted(round, *counted, header, layout.payload_bytes);
 
   UploadArgs args;
@@ -338,7 +339,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     return SubmitTo(*round, h, body, staging);
   };
   // A durable round stores the payload undecoded.
-  if (round->spec().durability == Durability::kMemory) {
+  if (round->spec().durability == Durability::kMemory && !IsPartialBody(args.tensors)) {
     args.stage = [reducers, layout,
                   weight = header.weight](std::span<const EncodedHeader> headers) {
       return ArrivingUpdate::Make(reducers, headers, layout, weight);

@@ -21,10 +21,10 @@
 #include "service/engine/limits.h"
 #include "service/engine/names.h"
 #include "service/engine/observer.h"
+#include "service/engine/partial/round_partial.h"
 #include "service/engine/types.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
-#include "sparse/partial.h"
 
 namespace sparseagg {
 
@@ -62,14 +62,13 @@ class StatelessReduction {
                            const std::vector<EncodedTensor>& tensors) = 0;
   virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
       const UpdateHeader& header, std::vector<EncodedHeader> tensors) = 0;
-  // Returns the exact state so far, one partial aggregate for each tensor in the order of the
-  // specification. Changes no result. The caller accounts for the memory of the partials.
-  virtual absl::StatusOr<std::vector<Partial>> Snapshot() = 0;
-  // Adds what the partial aggregates hold, as if their updates had been added here. The digests of
-  // those updates are not known, so the manifest of the result has no digests. Returns
-  // FAILED_PRECONDITION (SPEC_MISMATCH), and changes nothing, unless they are of the same tensors
-  // in the same order.
-  virtual absl::Status Merge(const std::vector<Partial>& partials) = 0;
+  // Returns the exact state so far, without the names of its updates. Changes no result. The caller
+  // accounts for the memory of the partial aggregate.
+  virtual absl::StatusOr<RoundPartial> Snapshot() = 0;
+  // Adds what the partial aggregate holds, as if its updates had been added here. The manifest of
+  // the result has no digests then. Returns FAILED_PRECONDITION (SPEC_MISMATCH), and changes
+  // nothing, unless it is of the same tensors in the same order.
+  virtual absl::Status Merge(const RoundPartial& partial) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() = 0;
 };
 
@@ -115,8 +114,12 @@ class Engine {
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) = 0;
 
   // Counts one contributor's update. Errors: ALREADY_EXISTS (CONTRIBUTOR_ALREADY_COUNTED) if the
-  // contributor was counted with another update_id; INVALID_ARGUMENT (DIGEST_CONFLICT) if it was
-  // counted with the same update_id and other bytes.
+  // contributor was counted with another update_id, or by a partial aggregate; INVALID_ARGUMENT
+  // (DIGEST_CONFLICT) if it was counted with the same update_id and other bytes.
+  //
+  // If the body is a partial aggregate (partial/partial_body.h), counts every
+  // contributor that it covers, or none: ALREADY_EXISTS (CONTRIBUTORS_OVERLAP) names one that is
+  // counted already. Further errors: those of ReadPartial(), INVALID_ARGUMENT (PARTIAL_NOT_NAMED).
   virtual absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
   // Returns whether Submit() to this round waits for a disk, so that it should not run on a thread

@@ -109,7 +109,9 @@ absl::Status RoundRestorer::FoldUpdates(const RoundRecord& record, RestoredRound
                                                        options_.limits, backend_, aggregation_));
   round.reducers = std::move(refolded.reducers);
   round.snapshot.tensors = std::move(refolded.tensors);
-  round.snapshot.contributors = refolded.updates.size();
+  round.snapshot.contributors =
+      refolded.updates.size() - refolded.covered.partials() + refolded.covered.contributors();
+  round.covered = std::move(refolded.covered);
   round.snapshot.bytes_received = refolded.bytes_received;
   return absl::OkStatus();
 }
@@ -118,7 +120,11 @@ absl::Status RoundRestorer::LoadResult(const RoundRecord& record, RestoredRound&
   SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, store_.ReadResult(record.name));
   if (!round.snapshot.manifest) return StoreCorrupt("the manifest is missing");
   PublishedResult result;
-  SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
+  if (round.spec.publish_partial) {
+    result.partial = bytes;
+  } else {
+    SPARSEAGG_ASSIGN_OR_RETURN(result.tensors, ReadResult(bytes, round.spec));
+  }
   round.result_memory =
       aggregation_.RecordReservation(bytes.size() + round.snapshot.contributors * kRecordBytes);
   result.spec = round.spec;

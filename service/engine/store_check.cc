@@ -40,6 +40,10 @@ absl::StatusOr<std::shared_ptr<const PublishedResult>> RestoreRound(const RoundR
     check.result_digest = round.result->manifest.result_digest;
     return round.result;
   }
+  if (round.spec.publish_partial) {  // nothing is rounded, so there is nothing to compare
+    SPARSEAGG_RETURN_IF_ERROR(round.reducers->Snapshot().status());
+    return nullptr;
+  }
   SPARSEAGG_ASSIGN_OR_RETURN(PublishedResult result, round.reducers->Report());
   check.result_digest = ResultDigest(result);
   return std::make_shared<const PublishedResult>(std::move(result));

@@ -23,6 +23,8 @@ struct RoundSpec {
   Durability durability = Durability::kMemory;
   RoundPolicy policy;
   bool keep_updates = false;  // keeps the updates until the round is deleted, for VerifyRound()
+  // The result is the partial aggregate, for another round, and is not rounded.
+  bool publish_partial = false;
 };
 
 // The encoded bytes of one tensor of an update. The sizes in the header equal the lengths of the
@@ -101,7 +103,8 @@ struct RoundSnapshot {
 // round is deleted. Its memory stays reserved until the last reader releases it.
 struct PublishedResult {
   RoundSpec spec;
-  std::vector<SparseTensor> tensors;  // in the order of spec.tensors
+  std::vector<SparseTensor> tensors;  // in the order of spec.tensors; none if publish_partial
+  std::string partial;                // the bytes of partial/round_partial.h, if publish_partial
   // Shape and type of each result; they differ from spec.tensors for "count".
   std::vector<TensorSpec> result_specs;
   Manifest manifest;

@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/rpc/reduce.h"
 #include "service/rpc/result/get_aggregate.h"
+#include "service/rpc/result/get_partial.h"
 #include "service/rpc/stream/stream_updates.h"
 #include "service/rpc/unary_call.h"
 #include "service/rpc/wait_round.h"
@@ -252,11 +254,12 @@ grpc::ServerUnaryReactor* AggregationService::SubmitUpdate(grpc::CallbackServerC
       call->CheckContributor(update->header.round(), update->header.contributor());
   if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
   return RunForRound(update->header.round(), *call->engine, commits_, calls_,
-                     [engine = call->engine, bytes, update, response]() -> absl::Status {
+                     [call = *call, bytes, update, response]() -> absl::Status {
                        SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(*update));
+                       SPARSEAGG_RETURN_IF_ERROR(call.CheckBody(IsPartialBody(tensors)));
                        SPARSEAGG_ASSIGN_OR_RETURN(
                            const Receipt receipt,
-                           engine->Submit(FromProto(update->header), tensors));
+                           call.engine->Submit(FromProto(update->header), tensors));
                        *response = ToBytes(ToProto(receipt));
                        return absl::OkStatus();
                      });
@@ -280,6 +283,35 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
   if (!read.ok()) return Refuse<Reactor>(calls_, read);
   return StartGetAggregate(*context, *call->engine, background_, drain_list_, calls_,
                            std::move(get));
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetPartial(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
+  using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+  const auto call = authoriser_.Authorise(*context, "GetPartial");
+  if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
+  const auto get = ReadSmall<v1::GetPartialRequest>(*request);
+  if (!get.ok()) return Refuse<Reactor>(calls_, get.status());
+  return StartGetPartial(*context, *call->engine, drain_list_, calls_, *get);
+}
+
+grpc::ServerUnaryReactor* AggregationService::SubmitPartial(grpc::CallbackServerContext* context,
+                                                            const grpc::ByteBuffer* request,
+                                                            grpc::ByteBuffer* response) noexcept {
+  const auto call = authoriser_.Authorise(*context, "SubmitPartial");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  // Reading and merging may take long, whatever the durability.
+  return RunIn(commits_, calls_, [call = *call, request, response]() -> absl::Status {
+    v1::SubmitPartialRequest submit;
+    SPARSEAGG_RETURN_IF_ERROR(
+        ReadRequest(MessageBytes(*request).chain(), request->Length(), &submit));
+    const std::string_view partial = submit.partial();
+    const EncodedTensor body = {PartialHeader(partial.size()), {}, ByteChain(&partial, 1)};
+    SPARSEAGG_ASSIGN_OR_RETURN(const Receipt receipt,
+                               call.engine->Submit(FromProto(submit.header()), {body}));
+    *response = ToBytes(ToProto(receipt));
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,

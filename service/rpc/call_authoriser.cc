@@ -56,6 +56,13 @@ absl::Status AuthorisedCall::CheckWorker(std::string_view worker) const {
   return status;
 }
 
+absl::Status AuthorisedCall::CheckBody(bool is_partial) const {
+  if (!is_partial) return absl::OkStatus();
+  absl::Status status = Authorise(caller, "SubmitPartial");
+  if (!status.ok()) on_refused(status);
+  return status;
+}
+
 CallAuthoriser::CallAuthoriser(Engine& engine, ServerSecurity security)
     : security_(std::move(security)), engines_(engine) {}
 

@@ -36,6 +36,9 @@ struct AuthorisedCall {
   absl::Status CheckContributor(std::string_view round, std::string_view contributor) const;
   // PERMISSION_DENIED (WORKER_NOT_YOURS) unless the caller may acquire tasks as `worker`.
   absl::Status CheckWorker(std::string_view worker) const;
+  // PERMISSION_DENIED (ROLE_MISSING) if the body of an update is a partial aggregate and the caller
+  // may not call SubmitPartial.
+  absl::Status CheckBody(bool is_partial) const;
 };
 
 // Thread-safe.

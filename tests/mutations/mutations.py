@@ -24,6 +24,7 @@ DURABLE_STORE = Checker("service_store_durable_store_test")
 UPLOAD = Checker("service_engine_upload_test")
 DATA_DIRECTORY = Checker("service_store_data_directory_test")
 NOT_EXACT = Checker("service_engine_not_exact_test")
+PARTIALS = Checker("service_engine_partial_partial_rounds_test")
 TAKEOVER = Checker("service_engine_upload_takeover_test")
 SUBMIT = Checker("service_engine_submit_test")
 CONFORMANCE = Checker("conformance_conformance_test")
@@ -104,7 +105,7 @@ MUTATIONS = (
         (
             (
                 ROUND,
-                "if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));",
+                "if (stored->outcome == PutOutcome::kDuplicate) return stored;",
                 "",
             ),
         ),
@@ -137,12 +138,8 @@ MUTATIONS = (
         (
             (
                 ROUND,
-                "std::shared_lock gate(gate_);\n  {\n    std::lock_guard lock(mutex_);\n"
-                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());\n  }\n"
-                "  auto stored =",
-                "CommitGate mine;\n  std::shared_lock gate(mine);\n  {\n    std::lock_guard lock(mutex_);\n"
-                "    SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());\n  }\n"
-                "  auto stored =",
+                "std::shared_lock commit(gate_, std::defer_lock);",
+                "CommitGate mine;\n  std::shared_lock commit(mine, std::defer_lock);",
             ),
         ),
         INTERLEAVINGS,
@@ -567,8 +564,25 @@ MUTATIONS = (
     # --- Sums ---
     Mutation(
         "what the back end has added is not compared with what it was given",
-        ((REDUCERS, "if (aggregate.addends != reducers_[i].entries) {", "if (false) {"),),
+        ((REDUCERS, "if (aggregate.addends != reducers_[i].addends) {", "if (false) {"),),
         NOT_EXACT,
+    ),
+    Mutation(
+        "a partial aggregate counts contributors who are counted already",
+        (
+            (
+                ROUND,
+                "SPARSEAGG_RETURN_IF_ERROR(\n"
+                "      covered_.CheckDisjoint(update.record.contributor, update.partial->covered, is_counted));",
+                "",
+            ),
+        ),
+        PARTIALS,
+    ),
+    Mutation(
+        "a block of a partial aggregate is not compared with its canonical form",
+        (("sparse/partials/blocks.cc", "if (again != begin", "if (false && again != begin"),),
+        PARTIALS,
     ),
     Mutation(
         "what was folded in is not compared with what was accepted",

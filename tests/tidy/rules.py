@@ -12,6 +12,7 @@ LIBRARIES = [
     ),  # as find_package(sparseagg) offers it
     ("base", r"base/.*"),  # errors with reasons, memory of the host
     ("sparse/encodings", r"sparse/encodings/.*"),
+    ("sparse/partials", r"sparse/partials/.*"),
     ("sparse", r"sparse/.*"),
     ("cpu/state", r"cpu/state/.*"),
     ("cpu/kernels", r"cpu/kernels/.*"),
@@ -22,6 +23,7 @@ LIBRARIES = [
     ("proto", r"proto/.*"),
     ("service/store", r"service/store/.*"),
     ("service/engine/memory", r"service/engine/memory/.*"),
+    ("service/engine/partial", r"service/engine/partial/.*"),
     ("service/engine/ingest", r"service/engine/ingest/.*"),
     ("service/engine/upload", r"service/engine/upload/.*"),
     ("service/engine/result", r"service/engine/result/.*"),
@@ -119,17 +121,25 @@ DEPENDENCIES = [
     (r"service/engine/recovery/stored\.cc", [*_ENGINE, "service/engine/recovery", "json"]),
     # From memory to rounds, each folder uses those before it; engine.cc puts them together.
     (r"service/engine/memory/.*", [*_ENGINE, "service/engine/memory"]),
-    (r"service/engine/ingest/.*", [*_ENGINE, "service/engine/memory", "service/engine/ingest"]),
+    (r"service/engine/partial/.*", [*_ENGINE, "service/engine/partial"]),
+    (
+        r"service/engine/ingest/.*",
+        [*_ENGINE, "service/engine/memory", "service/engine/partial", "service/engine/ingest"],
+    ),
     (
         r"service/engine/upload/.*",
         [*_ENGINE, "service/engine/memory", "service/engine/ingest", "service/engine/upload"],
     ),
-    (r"service/engine/result/.*", [*_ENGINE, "service/engine/memory", "service/engine/result"]),
+    (
+        r"service/engine/result/.*",
+        [*_ENGINE, "service/engine/memory", "service/engine/partial", "service/engine/result"],
+    ),
     (
         r"service/engine/recovery/.*",
         [
             *_ENGINE,
             "service/engine/memory",
+            "service/engine/partial",
             "service/engine/ingest",
             "service/engine/result",
             "service/engine/recovery",
@@ -160,6 +170,7 @@ DEPENDENCIES = [
             "protobuf",
             "service/auth",
             "service/engine",
+            "service/engine/partial",
             "service/engine/result",
             "service/store",
             "service/tasks",
@@ -334,6 +345,22 @@ DEPENDENCIES = [
             *_SERVICE,
             "tests",
             "gtest",
+        ],
+    ),
+    (
+        r"tests/service/engine/partial/.*",
+        [
+            *_LOW,
+            "sparse",
+            "sparse/",
+            "service/store",
+            "service/engine",
+            "service/engine/",
+            "tests",
+            "gtest",
+            "openssl",
+            "json",
+            "posix",
         ],
     ),
     (

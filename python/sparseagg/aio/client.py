@@ -90,11 +90,12 @@ class Client(ClientBase):
         deadline: SupportsFloat | timedelta | datetime | None = None,
         grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
+        publish_partial: bool = False,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
         policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
         request = _requests.create_round(
-            tensors, round_id, durability, request_id, policy, keep_updates
+            tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
         )
         info = round_from_proto(await self._transport.unary("CreateRound", request))
         return Round(self._transport, self._server, info.name, info)

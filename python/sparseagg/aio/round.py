@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Callable, Literal, SupportsFloat, overload
+from typing import TYPE_CHECKING, Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
+from sparseagg._net.partials import PartialReader, partial_update
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import ReadUpdate, Update
@@ -37,6 +38,9 @@ from sparseagg.records import (
 )
 from sparseagg.result import Result, ResultReader
 from sparseagg.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from sparseagg.reduction import Partial
 
 
 class Round(RoundBase):
@@ -259,6 +263,43 @@ class Round(RoundBase):
             pass  # not published, as is known; what else there is, the call for the result meets again
         finally:
             await messages.aclose()
+
+    async def partial(self, timeout: SupportsFloat | None = None) -> bytes:
+        """Returns the partial aggregate of a round that was created with `publish_partial`. See `sparseagg.Round.partial`."""
+        await self.wait(timeout)
+        reader = PartialReader(self.name)
+
+        async def receive() -> bytes:
+            async for message in self._transport.stream(
+                "GetPartial", reader.request(), idle_timeout=self._transport.timeout
+            ):
+                reader.add(message)
+            return reader.finish()
+
+        try:
+            return await self._transport.repeat(receive)
+        except NotFoundError as missing:
+            raise await self._explained(missing) from None
+
+    async def submit_partial(
+        self,
+        partial: bytes | Partial,
+        *,
+        node: str,
+        update_id: str | None = None,
+        timeout: SupportsFloat | None = None,
+    ) -> Receipt:
+        """Merges a partial aggregate of the same tensors into the round. See `sparseagg.Round.submit_partial`."""
+        limit = _requests.TimeLimit(self._time_limit(timeout))
+        update = partial_update(self.name, partial, node, update_id)
+        if update.message_bytes > (await self._server(limit)).message_bytes_max:
+            return await self._send(update, limit.seconds, limit.left(), False)
+        answer = await self._call(
+            "SubmitPartial", update.request(), timeout=limit.left(), for_update=True
+        )
+        receipt = receipt_from_proto(answer, {})
+        self._was_born(receipt.durability, receipt.epoch)
+        return receipt
 
     async def abort(self) -> RoundInfo:
         """Gives an open or sealed round up and erases its data. Idempotent."""

@@ -118,8 +118,10 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
 
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
   ++updates_;
+  ++contributors_;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     reducers_[i].entries += update[i].entries.nnz;
+    reducers_[i].addends += update[i].entries.nnz;
     SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Accumulate(std::move(update[i]), weight));
   }
   AccountForMemory();
@@ -127,50 +129,54 @@ absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
 }
 
 void TensorReducers::AccountForMemory() {
-  uint64_t bytes = updates_ * kRecordBytes;
+  uint64_t bytes = contributors_ * kRecordBytes;
   for (const Reducer& reducer : reducers_) bytes += reducer.aggregator->memory_bytes();
   memory_.SetBytes(bytes);
 }
 
-absl::StatusOr<std::vector<Partial>> TensorReducers::Snapshot() {
-  std::vector<Partial> partials;
-  partials.reserve(reducers_.size());
+absl::StatusOr<RoundPartial> TensorReducers::Snapshot() {
+  RoundPartial partial;
+  partial.specs = spec_.tensors;
   for (const Reducer& reducer : reducers_) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Partial partial, reducer.aggregator->Snapshot());
-    partials.push_back(std::move(partial));
+    SPARSEAGG_ASSIGN_OR_RETURN(partial.tensors.emplace_back(), reducer.aggregator->Snapshot());
+    partial.entries.push_back(reducer.entries);
   }
   AccountForMemory();  // waiting entries have been reduced
-  return partials;
+  return partial;
 }
 
-absl::StatusOr<Reservation> TensorReducers::ReserveMerge(std::span<const Partial> partials) const {
-  if (partials.size() != reducers_.size()) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
-                     absl::StrCat("a partial aggregate of ", partials.size(),
-                                  " tensors cannot be merged into one of ", reducers_.size()));
-  }
-  uint64_t bytes = 0;
+absl::StatusOr<Reservation> TensorReducers::ReserveMerge(const RoundPartial& partial) const {
+  SPARSEAGG_RETURN_IF_ERROR(CheckSameTensors(spec_.tensors, partial.specs));
+  uint64_t bytes = (1 + partial.covered.size()) * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    const Reducer& reducer = reducers_[i];
-    if (partials[i].spec.name != reducer.spec.name) {
-      return MakeError(
-          absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH",
-          absl::StrCat("tensor ", Quoted(reducer.spec.name), ": the partial aggregate has ",
-                       Quoted(partials[i].spec.name), " in its place"));
-    }
-    Partial own;
-    own.spec = reducer.spec;
-    own.addends = reducer.entries;
-    SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partials[i]));
-    bytes += partials[i].rows.size() * reducer.plan.cost.entry_bytes;
+    bytes += partial.tensors[i].rows.size() * reducers_[i].plan.cost.entry_bytes;
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], partial.tensors[i].rows.size()));
   }
   return aggregation_.Reserve(bytes);
 }
 
-absl::Status TensorReducers::Merge(std::span<const Partial> partials) {
+absl::Status TensorReducers::CheckMerge(const RoundPartial& partial) const {
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Merge(partials[i]));
-    reducers_[i].entries += partials[i].addends;
+    Partial own;
+    own.spec = reducers_[i].spec;
+    own.addends = reducers_[i].addends;
+    SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial.tensors[i]));
+  }
+  if (contributors_ + partial.tensors.front().contributors <= kPartialContributorsMax) {
+    return absl::OkStatus();
+  }
+  return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_ENTRIES",
+                   absl::StrCat("more than ", kPartialContributorsMax, " contributors"));
+}
+
+absl::Status TensorReducers::Merge(const RoundPartial& partial) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckMerge(partial));
+  ++updates_;
+  contributors_ += partial.tensors.front().contributors;
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Merge(partial.tensors[i]));
+    reducers_[i].entries += partial.entries[i];
+    reducers_[i].addends += partial.tensors[i].addends;
   }
   AccountForMemory();
   return absl::OkStatus();
@@ -190,12 +196,12 @@ absl::Status TensorReducers::CheckFolded(uint64_t updates,
 absl::StatusOr<PublishedResult> TensorReducers::Report() {
   PublishedResult result;
   result.spec = spec_;
-  uint64_t bytes = updates_ * kRecordBytes;
+  uint64_t bytes = contributors_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
-    if (aggregate.addends != reducers_[i].entries) {
+    if (aggregate.addends != reducers_[i].addends) {
       return NotExact(reducers_[i].spec,
-                      absl::StrCat(aggregate.addends, " of ", reducers_[i].entries,
+                      absl::StrCat(aggregate.addends, " of ", reducers_[i].addends,
                                    " entries are in the result"));
     }
     SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], aggregate.tensor.nnz()));
@@ -205,6 +211,27 @@ absl::StatusOr<PublishedResult> TensorReducers::Report() {
     result.result_specs.push_back(ResultSpec(spec_.tensors[i]));
   }
   memory_.SetBytes(bytes);
+  return result;
+}
+
+absl::StatusOr<PublishedResult> TensorReducers::ReportPartial(std::vector<UpdateRecord> covered) {
+  PublishedResult result;
+  result.spec = spec_;
+  SPARSEAGG_ASSIGN_OR_RETURN(RoundPartial partial, Snapshot());
+  partial.named = true;
+  partial.covered = std::move(covered);
+  for (size_t i = 0; i < reducers_.size(); ++i) {
+    const Partial& tensor = partial.tensors[i];
+    if (tensor.addends != reducers_[i].addends || tensor.contributors != partial.covered.size()) {
+      return NotExact(reducers_[i].spec,
+                      absl::StrCat(tensor.addends, " of ", reducers_[i].addends, " entries of ",
+                                   tensor.contributors, " of ", partial.covered.size(),
+                                   " contributors are in the partial aggregate"));
+    }
+    SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], tensor.rows.size()));
+  }
+  result.partial = WritePartial(partial);
+  memory_.SetBytes(contributors_ * kRecordBytes + result.partial.size());
   return result;
 }
 

@@ -11,6 +11,7 @@
 
 #include "service/engine/ingest/update.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/partial/round_partial.h"
 #include "service/engine/types.h"
 
 namespace sparseagg {
@@ -71,16 +72,20 @@ class TensorReducers {
   // unusable, because some tensors may have the update and others not.
   absl::Status Accumulate(StagedTensors update, float weight);
 
-  // Returns the exact state of every tensor. Does not change the result.
-  absl::StatusOr<std::vector<Partial>> Snapshot();
+  // Returns the exact state of every tensor, without the names of the updates. Does not change the
+  // result.
+  absl::StatusOr<RoundPartial> Snapshot();
 
-  // Checks partial aggregates and reserves the most memory that merging them can take. Returns the
-  // errors of CheckMergeable(), SPEC_MISMATCH also where the name or the number of tensors differs,
-  // and those of Admission::Reserve(). Changes nothing.
-  absl::StatusOr<Reservation> ReserveMerge(std::span<const Partial> partials) const;
-  // Adds what the partial aggregates hold. After an error the reducers are unusable. REQUIRES:
-  // ReserveMerge() accepted them, and nothing was folded since.
-  absl::Status Merge(std::span<const Partial> partials);
+  // Checks that a partial aggregate is of the same tensors (SPEC_MISMATCH) and reserves the most
+  // memory that merging it can take. Changes nothing. Thread-safe, also concurrently with the other
+  // functions.
+  absl::StatusOr<Reservation> ReserveMerge(const RoundPartial& partial) const;
+  // Returns the error with which Merge() would fail now: TOO_MANY_ENTRIES, if there would be too
+  // many entries, or contributors, for the accumulators.
+  absl::Status CheckMerge(const RoundPartial& partial) const;
+  // Adds what the partial aggregate holds. It counts as one update. After an error the reducers are
+  // unusable. REQUIRES: ReserveMerge() accepted it.
+  absl::Status Merge(const RoundPartial& partial);
 
   // Returns INTERNAL (NOT_EXACT) unless exactly `updates` updates were folded, with entries[i]
   // entries in tensor i.
@@ -90,6 +95,10 @@ class TensorReducers {
   // reducers cannot be used afterwards. Returns INTERNAL (NOT_EXACT) if a back end added fewer or
   // more entries than it was given.
   absl::StatusOr<PublishedResult> Report();
+
+  // As Report(), for a round whose result is its partial aggregate. `covered` are its updates,
+  // sorted by contributor.
+  absl::StatusOr<PublishedResult> ReportPartial(std::vector<UpdateRecord> covered);
 
   // Takes the reservation for the results and for the records of the updates. Call it after
   // Report().
@@ -101,6 +110,9 @@ class TensorReducers {
     Plan plan;
     std::unique_ptr<Aggregator> aggregator;
     uint64_t entries = 0;  // folded so far
+    // The same as the aggregator counts it: a partial aggregate adds a bound of its slots, which is
+    // less than its number of entries (sparse/partials/slices.h).
+    uint64_t addends = 0;
   };
 
   TensorReducers(RoundSpec spec, std::string backend, Admission& aggregation,
@@ -117,8 +129,9 @@ class TensorReducers {
   std::string backend_;
   Admission& aggregation_;
   const uint64_t result_nnz_max_;
-  Reservation memory_;    // for the aggregators or the results, and for the updates' records
-  uint64_t updates_ = 0;  // folded so far
+  Reservation memory_;         // for the aggregators or the results, and for the updates' records
+  uint64_t updates_ = 0;       // folded so far
+  uint64_t contributors_ = 0;  // of those, with all that partial aggregates cover
   std::vector<Reducer> reducers_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/store/checksums/digest.h"
 #include "sparse/byte_chain.h"
 
@@ -25,6 +26,13 @@ absl::Status Invalid(std::string_view reason, std::string_view message) {
 uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return a > kMax - b ? kMax : a + b; }
 uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
   return b != 0 && a > kMax / b ? kMax : a * b;
+}
+
+absl::Status CheckUpdateBytes(uint64_t bytes, const Limits& limits) {
+  if (bytes <= limits.update_bytes_max) return absl::OkStatus();
+  return Invalid("UPDATE_TOO_LARGE",
+                 absl::StrCat("the update has ", bytes,
+                              " bytes, more than update-bytes-max = ", limits.update_bytes_max));
 }
 
 absl::Status Missing(std::string_view quoted_name) {
@@ -94,9 +102,29 @@ void HashHeader(const EncodedHeader& header, DigestInput<Digest>& digest) {
 
 }  // namespace
 
+absl::StatusOr<UpdateLayout> MakeBodyLayout(const RoundSpec& spec,
+                                            std::span<const EncodedHeader> headers,
+                                            const Limits& limits) {
+  if (!IsPartialBody(headers)) return MakeUpdateLayout(spec, headers, limits);
+  const EncodedHeader& header = headers.front();
+  if (!header.name.empty() || !header.dense_shape.empty() || !header.values_encoding.empty() ||
+      header.value_type != ValueType::kF32 || header.index_type != IndexType::kI64 ||
+      header.sparse_dim != 0 || header.nnz != 0 || header.indices_bytes != 0) {
+    return Invalid("INVALID_PARTIAL",
+                   "the header of a partial aggregate has only an encoding, the value type f32 "
+                   "and values_bytes");
+  }
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateBytes(header.values_bytes, limits));
+  return UpdateLayout{
+      .order = {0}, .payload_bytes = header.values_bytes, .staged_bytes = sizeof(RoundPartial)};
+}
+
 absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
                                               std::span<const EncodedHeader> headers,
                                               const Limits& limits) {
+  if (IsPartialBody(headers)) {
+    return Invalid("PARTIAL_NOT_ALLOWED", "a partial aggregate can be sent to a round only");
+  }
   UpdateLayout layout;
   SPARSEAGG_ASSIGN_OR_RETURN(layout.order, MatchTensors(spec, headers));
   // An empty update takes memory, too.
@@ -117,11 +145,7 @@ absl::StatusOr<UpdateLayout> MakeUpdateLayout(const RoundSpec& spec,
     layout.staged_bytes =
         SaturatingAdd(layout.staged_bytes, SaturatingMultiply(header.nnz, entry_bytes));
   }
-  if (layout.payload_bytes > limits.update_bytes_max) {
-    return Invalid("UPDATE_TOO_LARGE",
-                   absl::StrCat("the update has ", layout.payload_bytes,
-                                " bytes, more than update-bytes-max = ", limits.update_bytes_max));
-  }
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateBytes(layout.payload_bytes, limits));
   return layout;
 }
 

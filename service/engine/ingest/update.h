@@ -23,6 +23,12 @@ struct UpdateLayout {
   uint64_t staged_bytes = 0;
 };
 
+// As MakeUpdateLayout(), and accepts partial aggregates (partial/partial_body.h); what they are of
+// is known when they are read.
+absl::StatusOr<UpdateLayout> MakeBodyLayout(const RoundSpec& spec,
+                                            std::span<const EncodedHeader> headers,
+                                            const Limits& limits);
+
 // Checks the headers without reading a payload. Errors are INVALID_ARGUMENT: UNKNOWN_TENSOR,
 // DUPLICATE_TENSOR, MISSING_TENSOR, those of InspectTensor(), and UPDATE_TOO_LARGE beyond
 // update_bytes_max or update_nnz_max.

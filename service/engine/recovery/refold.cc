@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/update.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"
 #include "service/store/store_errors.h"
@@ -18,18 +19,28 @@
 namespace sparseagg {
 namespace {
 
+absl::Status MergeKept(const UpdateRecord& record, const KeptUpdate& kept, Refolded& round) {
+  SPARSEAGG_ASSIGN_OR_RETURN(RoundPartial partial, ReadKeptPartial(kept, round.reducers->spec()));
+  for (size_t i = 0; i < round.tensors.size(); ++i) {
+    round.tensors[i].nnz_received += partial.entries[i];
+  }
+  round.covered.Add(record.contributor, std::move(partial.covered));
+  return round.reducers->Merge(partial);
+}
+
 absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_text,
                         std::string_view payload, const Limits& limits, Refolded& round) {
   SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept, ReadKeptUpdate(record, headers_text, payload,
                                                                    round.reducers->spec(), limits));
+  round.updates.push_back(record);
+  round.bytes_received += payload.size();
+  if (IsPartialBody(kept.headers)) return MergeKept(record, kept, round);
   SPARSEAGG_ASSIGN_OR_RETURN(
       StagedTensors staged,
       round.reducers->Stage(kept.payload.tensors(), kept.layout, record.weight));
   for (size_t i = 0; i < staged.size(); ++i) {
     round.tensors[i].nnz_received += kept.headers[kept.layout.order[i]].nnz;
   }
-  round.updates.push_back(record);
-  round.bytes_received += payload.size();
   return round.reducers->Accumulate(std::move(staged), record.weight);
 }
 
@@ -60,7 +71,7 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> headers, ReadHeaders(headers_text));
-  SPARSEAGG_ASSIGN_OR_RETURN(UpdateLayout layout, MakeUpdateLayout(spec, headers, limits));
+  SPARSEAGG_ASSIGN_OR_RETURN(UpdateLayout layout, MakeBodyLayout(spec, headers, limits));
   if (layout.payload_bytes != payload.size()) {
     return StoreCorrupt(absl::StrCat("a stored update has ", payload.size(),
                                      " bytes, but its headers state ", layout.payload_bytes));
@@ -71,6 +82,11 @@ absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::strin
                                      " is not the one that was accepted"));
   }
   return KeptUpdate{std::move(headers), std::move(layout), std::move(cut)};
+}
+
+absl::StatusOr<RoundPartial> ReadKeptPartial(const KeptUpdate& update, const RoundSpec& spec) {
+  const ByteChain values = update.payload.tensors().front().values;
+  return ReadPartial(values.empty() ? std::string_view() : values.front(), {.specs = spec.tensors});
 }
 
 absl::StatusOr<Refolded> Refold(const UpdateStore& store, const std::string& round,

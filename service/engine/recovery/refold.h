@@ -10,6 +10,7 @@
 #include "service/engine/ingest/tensor_reducers.h"
 #include "service/engine/limits.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/partial/covered_updates.h"
 #include "service/engine/types.h"
 
 namespace sparseagg {
@@ -17,6 +18,7 @@ namespace sparseagg {
 struct Refolded {
   std::unique_ptr<TensorReducers> reducers;
   std::vector<UpdateRecord> updates;  // in the order of acceptance
+  CoveredUpdates covered;             // by those of them that are partial aggregates
   std::vector<TensorStatus> tensors;
   uint64_t bytes_received = 0;
 };
@@ -33,6 +35,9 @@ struct KeptUpdate {
 absl::StatusOr<KeptUpdate> ReadKeptUpdate(const UpdateRecord& record, std::string_view headers_text,
                                           std::string_view payload, const RoundSpec& spec,
                                           const Limits& limits);
+
+// Reads a stored update that is a partial aggregate. Errors: those of ReadPartial().
+absl::StatusOr<RoundPartial> ReadKeptPartial(const KeptUpdate& update, const RoundSpec& spec);
 
 // Returns `spec` without forced plans, for use with any back end: a forced plan belongs to one back
 // end. The bits of the result do not depend on the plan.

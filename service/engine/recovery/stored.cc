@@ -204,6 +204,7 @@ std::string WriteDescription(const RoundDescription& description) {
                {"tensors", std::move(tensors)},
                {"policy", ToJson(description.args.spec.policy)},
                {"keep_updates", description.args.spec.keep_updates},
+               {"publish_partial", description.args.spec.publish_partial},
                {"create_time", Count(description.create_time)}});
 }
 
@@ -216,6 +217,7 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
     spec.durability = EnumOf(value.at("durability"), Durability::kDurable);
     for (const json& tensor : value.at("tensors")) spec.tensors.push_back(ToSpec(tensor));
     spec.keep_updates = value.value("keep_updates", false);
+    spec.publish_partial = value.value("publish_partial", false);
     if (value.contains("policy")) spec.policy = ToPolicy(value.at("policy"));
     description.create_time = TimeOf(value.at("create_time").get<int64_t>());
   }));
@@ -338,6 +340,12 @@ std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors
     pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size());
   }
   return pieces;
+}
+
+std::vector<std::string_view> ResultPieces(const PublishedResult& result,
+                                           std::vector<uint64_t>& sizes) {
+  if (result.spec.publish_partial) return {result.partial};
+  return ResultPieces(result.tensors, sizes);
 }
 
 absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes,

@@ -46,6 +46,9 @@ absl::StatusOr<std::vector<EncodedHeader>> ReadHeaders(std::string_view text);
 // and no indices. The pieces point into `tensors` and `sizes`.
 std::vector<std::string_view> ResultPieces(std::span<const SparseTensor> tensors,
                                            std::vector<uint64_t>& sizes);
+// The same of a published result, which may be a partial aggregate.
+std::vector<std::string_view> ResultPieces(const PublishedResult& result,
+                                           std::vector<uint64_t>& sizes);
 absl::StatusOr<std::vector<SparseTensor>> ReadResult(std::string_view bytes, const RoundSpec& spec);
 
 }  // namespace sparseagg

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/tensor_reducers.h"
 #include "service/engine/observer.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/refold.h"
 #include "service/engine/recovery/stored.h"
 #include "service/engine/result/manifest.h"
@@ -41,7 +42,7 @@ absl::Status Mismatch(std::string_view what, const std::string& found,
 }
 
 uint64_t ResultBytes(const PublishedResult& result) {
-  uint64_t bytes = 0;
+  uint64_t bytes = result.partial.size();
   for (const SparseTensor& tensor : result.tensors) {
     bytes += tensor.indices.MemoryBytes() + tensor.values.size();
   }
@@ -71,6 +72,16 @@ class BlockReducers {
           StagedUpdate part,
           PartOf(blocks_[i], update[tensor], specs_[tensor], published_[tensor], *aggregators_[i]));
       SPARSEAGG_RETURN_IF_ERROR(aggregators_[i]->Accumulate(std::move(part), weight));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Merge(const RoundPartial& partial) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const size_t tensor = blocks_[i].tensor;
+      SPARSEAGG_ASSIGN_OR_RETURN(const Partial part,
+                                 PartOf(blocks_[i], partial.tensors[tensor], published_[tensor]));
+      SPARSEAGG_RETURN_IF_ERROR(aggregators_[i]->Merge(part));
     }
     return absl::OkStatus();
   }
@@ -141,11 +152,16 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
           if (options.cancelled()) return Cancelled();
           SPARSEAGG_ASSIGN_OR_RETURN(const KeptUpdate kept,
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
+          read.bytes_read += payload.size();
+          if (IsPartialBody(kept.headers)) {
+            SPARSEAGG_ASSIGN_OR_RETURN(const RoundPartial partial, ReadKeptPartial(kept, spec));
+            updates.insert(updates.end(), partial.covered.begin(), partial.covered.end());
+            return reducers.Merge(partial);
+          }
           SPARSEAGG_ASSIGN_OR_RETURN(
               const StagedTensors staged,
               decoder->Stage(kept.payload.tensors(), kept.layout, update.weight));
           updates.push_back(update);
-          read.bytes_read += payload.size();
           return reducers.Accumulate(staged, update.weight);
         }));
     SPARSEAGG_RETURN_IF_ERROR(std::move(reducers).Compare());
@@ -188,7 +204,11 @@ absl::StatusOr<Verification> VerifyPublished(const UpdateStore& store, const std
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, store.ReadResult(round));
     stored.spec = result.spec;
     stored.manifest = result.manifest;
-    SPARSEAGG_ASSIGN_OR_RETURN(stored.tensors, ReadResult(bytes, stored.spec));
+    if (result.spec.publish_partial) {
+      stored.partial = bytes;
+    } else {
+      SPARSEAGG_ASSIGN_OR_RETURN(stored.tensors, ReadResult(bytes, stored.spec));
+    }
     published = &stored;
   }
   if (!result.spec.keep_updates) {
@@ -234,6 +254,14 @@ absl::Status VerifyUnpublished(const UpdateStore& store, const std::string& roun
 }
 
 absl::Status CheckResultDigest(const PublishedResult& published) {
+  if (published.spec.publish_partial) {
+    // Whether the digest at the end of the bytes is the digest of the bytes.
+    const absl::Status read = ReadPartial(published.partial, {}).status();
+    if (!read.ok()) {
+      return MakeError(absl::StatusCode::kDataLoss, kResultMismatch,
+                       absl::StrCat("the stored result: ", std::string(read.message())));
+    }
+  }
   const std::string digest = ResultDigest(published);
   if (digest == published.manifest.result_digest) return absl::OkStatus();
   return Mismatch("the stored result", digest, published.manifest.result_digest);

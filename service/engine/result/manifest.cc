@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "service/engine/partial/round_partial.h"
 #include "service/store/checksums/array_sum.h"
 #include "service/store/checksums/digest.h"
 #include "sparse/wide_integer.h"
@@ -60,19 +61,18 @@ ArraySum SumOfRows(const RowIds& rows) {
   return sum;
 }
 
-// Sorts in the order of a manifest. Contributors of a round are distinct; those of a stateless
-// reduction may be equal or empty.
-void Sort(std::vector<UpdateRecord>& records) {
+}  // namespace
+
+// Contributors of a round are distinct; those of a stateless reduction may be equal or empty.
+void SortForManifest(std::vector<UpdateRecord>& records) {
   std::sort(records.begin(), records.end(), [](const UpdateRecord& a, const UpdateRecord& b) {
     return std::tie(a.contributor, a.update_id, a.digest) <
            std::tie(b.contributor, b.update_id, b.digest);
   });
 }
 
-}  // namespace
-
 Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult& result) {
-  Sort(records);
+  SortForManifest(records);
   Manifest manifest;
   manifest.contributors = records.size();
   manifest.total_weight = TotalWeight(records);
@@ -90,11 +90,12 @@ std::string UpdatesDigest(std::span<const UpdateRecord> records) {
 }
 
 std::string DigestOfSet(std::vector<UpdateRecord> records) {
-  Sort(records);
+  SortForManifest(records);
   return UpdatesDigest(records);
 }
 
 std::string ResultDigest(const PublishedResult& result) {
+  if (result.spec.publish_partial) return std::string(PartialDigest(result.partial));
   Sha256 digest;
   if (result.spec.durability == Durability::kMemory) {
     digest.String("xxh3");

@@ -16,6 +16,9 @@ namespace sparseagg {
 // matter.
 Manifest DescribeResult(std::vector<UpdateRecord> records, const PublishedResult& result);
 
+// Sorts records as a manifest has them: by contributor, then update_id and digest.
+void SortForManifest(std::vector<UpdateRecord>& records);
+
 // Returns the SHA-256 over contributor, update_id and digest of every record, each as u64 length
 // and bytes, in the given order.
 std::string UpdatesDigest(std::span<const UpdateRecord> records);
@@ -25,7 +28,7 @@ std::string DigestOfSet(std::vector<UpdateRecord> records);
 // Returns the SHA-256 over, for each tensor: u64 nnz, the nnz rows as u64, u64 length of the values
 // in bytes, the values. For rounds of durability `memory`, checksums replace the arrays
 // (service/store/checksums/array_sum.h): the string "xxh3", then for each array u64 length in
-// bytes, u64 XXH3 (0 if the length is 0).
+// bytes, u64 XXH3 (0 if the length is 0). Of a result that is a partial aggregate, its own digest.
 std::string ResultDigest(const PublishedResult& result);
 
 }  // namespace sparseagg

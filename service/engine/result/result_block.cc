@@ -21,6 +21,15 @@ bool HasColumnsOfItsInput(const ReduceSpec& spec) {
   return ResultLayout(spec).row_width == spec.layout.row_width;
 }
 
+bool HasRow(const ResultBlock& block, const SparseTensor& result, uint64_t row) {
+  const uint64_t at = result.indices.LowerBound(row);
+  return at - block.first_entry < block.entries && result.indices[at] == row;
+}
+
+absl::Status MissingRow(const ReduceSpec& spec, uint64_t row) {
+  return Mismatch(spec, row, "an update has this row, but the result does not");
+}
+
 absl::Status CutTensor(size_t tensor, const ReduceSpec& spec, const SparseTensor& result,
                        const BackendInfo& backend, uint64_t bytes_max,
                        std::vector<ResultBlock>& blocks) {
@@ -82,18 +91,12 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
                                     const ReduceSpec& spec, const SparseTensor& result,
                                     const Aggregator& aggregator) {
   const CooView all = update.entries.view();
-  const auto has = [&](uint64_t row) {
-    const uint64_t at = result.indices.LowerBound(row);
-    return at - block.first_entry < block.entries && result.indices[at] == row;
-  };
   const auto belongs = [&](uint64_t row) { return row >= block.first_row && row < block.end_row; };
   const std::span<const uint64_t> rows(all.rows.wide(), all.nnz);
   uint64_t nnz = 0;
   for (const uint64_t row : rows) {
     if (!belongs(row)) continue;
-    if (!has(row)) {
-      return Mismatch(spec, row, "an update has this row, but the result does not");
-    }
+    if (!HasRow(block, result, row)) return MissingRow(spec, row);
     ++nnz;
   }
   SPARSEAGG_ASSIGN_OR_RETURN(StagedUpdate part, aggregator.Stage(nnz));
@@ -107,6 +110,43 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
     *row++ = rows[e];
     std::memcpy(target, source + e * spec.layout.row_bytes(), block.columns * value_bytes);
     target += block.columns * value_bytes;
+  }
+  return part;
+}
+
+absl::StatusOr<Partial> PartOf(const ResultBlock& block, const Partial& partial,
+                               const SparseTensor& result) {
+  Partial part;
+  part.spec = SpecOf(block, partial.spec);
+  part.contributors = partial.contributors;
+  part.total_weight = partial.total_weight;
+  part.addends = partial.addends;
+  part.lsb = partial.lsb;
+  const uint32_t stride = SlotsPerRow(partial.spec);
+  const uint32_t part_stride = SlotsPerRow(part.spec);
+  const bool has_values = partial.spec.layout.row_width <= stride;
+  const uint32_t first = has_values ? block.first_column : 0;
+  const uint32_t end = has_values ? first + block.columns : 0;
+  const uint32_t row_column = has_values ? partial.spec.layout.row_width : 0;
+  const auto belongs = [&](uint64_t row) { return row >= block.first_row && row < block.end_row; };
+  for (size_t i = 0; i < partial.rows.size(); ++i) {
+    const uint64_t row = partial.rows[i];
+    if (!belongs(row)) continue;
+    if (!HasRow(block, result, row)) return MissingRow(partial.spec, row);
+    part.rows.push_back(row);
+    const Int128* slots = partial.slots.data() + i * stride;
+    part.slots.insert(part.slots.end(), slots + first, slots + end);
+    if (part_stride > end - first) part.slots.push_back(slots[row_column]);
+  }
+  for (SideEntry entry : partial.side) {
+    if (!belongs(entry.row)) continue;
+    if (has_values && entry.column < row_column) {
+      if (entry.column < first || entry.column >= end) continue;
+      entry.column -= first;
+    } else {
+      entry.column = end - first;
+    }
+    part.side.push_back(entry);
   }
   return part;
 }

@@ -45,6 +45,11 @@ absl::StatusOr<StagedUpdate> PartOf(const ResultBlock& block, const StagedUpdate
                                     const ReduceSpec& spec, const SparseTensor& result,
                                     const Aggregator& aggregator);
 
+// Returns the part of a partial aggregate that is in this block. Errors are those of PartOf()
+// above.
+absl::StatusOr<Partial> PartOf(const ResultBlock& block, const Partial& partial,
+                               const SparseTensor& result);
+
 // Compares every bit of `part` with this block of `result`. Returns DATA_LOSS (RESULT_MISMATCH),
 // naming the first row that differs.
 absl::Status CheckBlock(const ResultBlock& block, const ReduceSpec& spec, const SparseTensor& part,

@@ -20,6 +20,7 @@ void FoldQueue::Push(UpdateToFold update) {
   {
     std::lock_guard lock(mutex_);
     for (const StagedUpdate& tensor : update.staged) bytes_ += tensor.bytes;
+    if (update.partial != nullptr) bytes_ += MemoryBytes(*update.partial);
     updates_.push_back(std::move(update));
     if (!folding_) turn = NextTurnLocked();
   }

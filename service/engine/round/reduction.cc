@@ -80,24 +80,25 @@ class ReductionState {
                    .digest = record.digest};
   }
 
-  absl::StatusOr<std::vector<Partial>> Snapshot() {
+  absl::StatusOr<RoundPartial> Snapshot() {
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(ended_);
     return reducers_->Snapshot();
   }
 
-  absl::Status Merge(const std::vector<Partial>& partials) {
+  absl::Status Merge(const RoundPartial& partial) {
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(ended_);
-    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveMerge(partials));
-    const absl::Status merged = reducers_->Merge(partials);
+    SPARSEAGG_ASSIGN_OR_RETURN(const Reservation growth, reducers_->ReserveMerge(partial));
+    SPARSEAGG_RETURN_IF_ERROR(reducers_->CheckMerge(partial));
+    const absl::Status merged = reducers_->Merge(partial);
     if (!merged.ok()) {
       ended_ = merged;  // some tensors may have it, so there is no valid result
       return merged;
     }
     // Each tensor has counted the same updates.
-    contributors_ += partials.front().contributors;
-    total_weight_.Add(partials.front().total_weight);
+    contributors_ += partial.tensors.front().contributors;
+    total_weight_.Add(partial.tensors.front().total_weight);
     has_merged_ = true;
     return absl::OkStatus();
   }
@@ -186,10 +187,8 @@ class ReductionImpl : public StatelessReduction {
     return upload->NewWriter();
   }
 
-  absl::StatusOr<std::vector<Partial>> Snapshot() override { return state_->Snapshot(); }
-  absl::Status Merge(const std::vector<Partial>& partials) override {
-    return state_->Merge(partials);
-  }
+  absl::StatusOr<RoundPartial> Snapshot() override { return state_->Snapshot(); }
+  absl::Status Merge(const RoundPartial& partial) override { return state_->Merge(partial); }
 
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() override {
     return state_->Report();
@@ -203,6 +202,10 @@ class ReductionImpl : public StatelessReduction {
 
 absl::StatusOr<std::unique_ptr<StatelessReduction>> MakeReduction(
     const RoundSpec& spec, const ReductionServices& services) {
+  if (spec.publish_partial) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "PARTIAL_NOT_ALLOWED",
+                     "only a round can publish its partial aggregate; leave publish_partial out");
+  }
   RoundSpec stateless = spec;
   stateless.durability = Durability{};  // nothing is stored
   SPARSEAGG_ASSIGN_OR_RETURN(stateless,

@@ -35,6 +35,7 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
     : name_(std::move(name)),
       spec_(std::move(restored.spec)),
       services_(services),
+      covered_(std::move(restored.covered)),
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
       snapshot_(std::move(restored.snapshot)) {
@@ -164,33 +165,72 @@ absl::Status Round::NotOpenLocked(std::string_view what) const {
 // --- Counting ---
 
 absl::StatusOr<Receipt> Round::Commit(PreparedUpdate& update, Reservation& staging) {
-  std::shared_lock gate(gate_);
+  std::shared_lock commit(gate_, std::defer_lock);
+  std::unique_lock cut(gate_, std::defer_lock);
+  update.partial == nullptr ? commit.lock() : cut.lock();
   {
     std::lock_guard lock(mutex_);
     SPARSEAGG_RETURN_IF_ERROR(CheckNotAbortedLocked());
   }
-  auto stored =
-      services_.store.Put(std::move(update.record),
-                          {update.headers, update.payload, Capacity(spec_.policy), update.stored});
-  if (!stored.ok()) return ExplainRefusal(stored.status());
-  PutResult& put = *stored;
-  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
-
   bool check_policy = false;
-  {
-    std::lock_guard lock(mutex_);
-    CountAcceptedLocked(update);
-    StartGraceAtGoalLocked();
-    check_policy = snapshot_.contributors == spec_.policy.goal_contributors ||
-                   snapshot_.contributors == spec_.policy.max_contributors;
-  }
-  // Before the gate opens, so that a cut posts its tasks behind the fold.
-  fold_queue_.Push(
-      {std::move(update.staged), put.record.weight, std::move(staging), std::move(update.growth)});
-  gate.unlock();
+  SPARSEAGG_ASSIGN_OR_RETURN(PutResult put, PutAndCount(update, staging, check_policy));
+  if (put.outcome == PutOutcome::kDuplicate) return AnswerResend(std::move(put.record));
+  commit.owns_lock() ? commit.unlock() : cut.unlock();
   if (check_policy) SchedulePolicyCheck();
   ScheduleCountNotification();
   return MakeReceipt(std::move(put.record), /*duplicate=*/false);
+}
+
+absl::StatusOr<PutResult> Round::PutAndCount(PreparedUpdate& update, Reservation& staging,
+                                             bool& check_policy) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckContributors(update));
+  auto stored =
+      services_.store.Put(std::move(update.record),
+                          {update.headers, update.payload, StoreCapacity(update), update.stored});
+  if (!stored.ok()) return ExplainRefusal(stored.status());
+  if (stored->outcome == PutOutcome::kDuplicate) return stored;
+  {
+    std::lock_guard lock(mutex_);
+    const uint64_t before = snapshot_.contributors;
+    CountAcceptedLocked(update);
+    StartGraceAtGoalLocked();
+    for (const uint64_t limit : {spec_.policy.goal_contributors, spec_.policy.max_contributors}) {
+      check_policy = check_policy || (before < limit && snapshot_.contributors >= limit);
+    }
+  }
+  if (update.partial != nullptr) {
+    covered_.Add(stored->record.contributor, std::move(update.partial->covered));
+  }
+  // Before the gate opens, so that a cut posts its tasks behind the fold.
+  fold_queue_.Push({std::move(update.staged), std::move(update.partial), stored->record.weight,
+                    std::move(staging), std::move(update.growth)});
+  return stored;
+}
+
+absl::Status Round::CheckContributors(const PreparedUpdate& update) const {
+  SPARSEAGG_RETURN_IF_ERROR(covered_.CheckNotCovered(update.record.contributor));
+  const auto is_counted = [&](const std::string& contributor) {
+    return services_.store.Find(name_, contributor).has_value();
+  };
+  // The store recognises a resend, of which nothing is counted again.
+  if (update.partial == nullptr || is_counted(update.record.contributor)) return absl::OkStatus();
+  SPARSEAGG_RETURN_IF_ERROR(
+      covered_.CheckDisjoint(update.record.contributor, update.partial->covered, is_counted));
+  const uint64_t capacity = Capacity(spec_.policy);
+  const uint64_t more = update.partial->covered.size();
+  std::lock_guard lock(mutex_);
+  if (capacity == 0 || snapshot_.contributors + more <= capacity) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kResourceExhausted, "ROUND_FULL",
+                   absl::StrCat("round \"", snapshot_.name, "\" has ", snapshot_.contributors,
+                                " of at most ", capacity, " contributors, so the ", more,
+                                " of the partial aggregate have no room"));
+}
+
+uint64_t Round::StoreCapacity(const PreparedUpdate& update) const {
+  const uint64_t capacity = Capacity(spec_.policy);
+  if (capacity == 0 || update.partial != nullptr) return 0;
+  // A partial aggregate is one update of the store, and as many contributors as it covers.
+  return capacity + covered_.partials() - covered_.contributors();
 }
 
 absl::Status Round::ExplainRefusal(const absl::Status& refusal) const {
@@ -203,7 +243,7 @@ absl::Status Round::ExplainRefusal(const absl::Status& refusal) const {
 }
 
 void Round::CountAcceptedLocked(const PreparedUpdate& update) {
-  ++snapshot_.contributors;
+  snapshot_.contributors += update.partial == nullptr ? 1 : update.partial->covered.size();
   snapshot_.bytes_received += update.payload_bytes;
   for (size_t i = 0; i < update.nnz.size(); ++i) {
     snapshot_.tensors[i].nnz_received += update.nnz[i];

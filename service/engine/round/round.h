@@ -21,6 +21,7 @@
 #include "service/engine/engine.h"
 #include "service/engine/ingest/tensor_reducers.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/partial/covered_updates.h"
 #include "service/engine/round/commit_gate.h"
 #include "service/engine/round/executor.h"
 #include "service/engine/round/fold_queue.h"
@@ -54,7 +55,8 @@ struct PreparedUpdate {
   uint64_t payload_bytes = 0;
   std::vector<uint64_t> nnz;  // [tensors], from their headers
   StagedTensors staged;
-  Reservation growth;  // aggregation memory, until the update is folded
+  std::shared_ptr<RoundPartial> partial;  // in place of `staged`, if the update is one
+  Reservation growth;                     // aggregation memory, until the update is folded
 };
 
 // A round restored from the store.
@@ -63,6 +65,7 @@ struct RestoredRound {
   RoundSnapshot snapshot;
   RoundClock clock;                               // OPEN only
   std::unique_ptr<TensorReducers> reducers;       // every update is folded in; OPEN or SEALED only
+  CoveredUpdates covered;                         // OPEN or SEALED only
   std::shared_ptr<const PublishedResult> result;  // PUBLISHED only
   Reservation result_memory;
 };
@@ -101,7 +104,8 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // Counts an update, or returns the receipt of one that was already counted. Takes `staging` and
   // the staged entries only if it counts the update; they are released after the fold. Errors are
-  // those of UpdateStore::Put().
+  // those of UpdateStore::Put() and of CoveredUpdates. A partial aggregate is committed like a cut:
+  // while it is compared with the counted contributors, no other update is committed.
   absl::StatusOr<Receipt> Commit(PreparedUpdate& update, Reservation& staging);
   // Folds all counted updates on the strand without waiting for more to arrive.
   void FoldNow() { fold_queue_.FoldNow(); }
@@ -146,6 +150,15 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::Status ExplainRefusal(const absl::Status& refusal) const;
   RoundSnapshot SnapshotLocked() const;
   Receipt MakeReceipt(UpdateRecord record, bool duplicate) const;
+  // Returns the error of a contributor, or of one in a partial aggregate, that is counted already,
+  // or for whom there is no room. REQUIRES: gate_ is held; exclusively for a partial aggregate.
+  absl::Status CheckContributors(const PreparedUpdate& update) const;
+  // Stores and counts an update, and sets `check_policy` if it reaches a limit of the policy.
+  // REQUIRES: as CheckContributors().
+  absl::StatusOr<PutResult> PutAndCount(PreparedUpdate& update, Reservation& staging,
+                                        bool& check_policy);
+  // The number of updates that the store has when the round is full; 0: it need not look.
+  uint64_t StoreCapacity(const PreparedUpdate& update) const;
   void CountAcceptedLocked(const PreparedUpdate& update);
   // Updates the plan reports without a new revision: watchers see them with the next change.
   // Returns what is new since the last call.
@@ -209,6 +222,7 @@ class Round : public std::enable_shared_from_this<Round> {
   RoundPublisher publisher_{*this, services_, strand_};
   Watchers watchers_;
   mutable CommitGate gate_;
+  CoveredUpdates covered_;  // guarded by gate_: changed while it is held exclusively
 
   mutable std::mutex mutex_;  // guards all below
   RoundClock clock_;

@@ -34,7 +34,9 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   if (reducers == nullptr) return absl::OkStatus();
   for (UpdateToFold& update : updates) {
     UpdateToFold done = std::move(update);  // its memory is released after the fold
-    SPARSEAGG_RETURN_IF_ERROR(reducers->Accumulate(std::move(done.staged), done.weight));
+    SPARSEAGG_RETURN_IF_ERROR(done.partial != nullptr
+                                  ? reducers->Merge(*done.partial)
+                                  : reducers->Accumulate(std::move(done.staged), done.weight));
   }
   // Read on the strand and copied into the snapshot, for other threads.
   std::vector<PlanReport> reports = reducers->PlanReports();
@@ -63,6 +65,10 @@ void Round::Publish(std::vector<UpdateRecord> closed) {
   if (reducers == nullptr) return;
   const absl::Status complete = reducers->CheckFolded(closed.size(), EntriesReceived());
   if (!complete.ok()) return Fail(complete);
+  {
+    std::shared_lock gate(gate_);
+    closed = covered_.Expand(std::move(closed));
+  }
   publisher_.Publish(*reducers, std::move(closed));
 }
 

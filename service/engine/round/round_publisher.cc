@@ -16,7 +16,10 @@ constexpr std::chrono::minutes kStallReportInterval{1};
 }  // namespace
 
 void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord> closed) {
-  absl::StatusOr<PublishedResult> report = reducers.Report();
+  SortForManifest(closed);
+  const bool publish_partial = round_.spec().publish_partial;
+  absl::StatusOr<PublishedResult> report =
+      publish_partial ? reducers.ReportPartial(closed) : reducers.Report();
   if (!report.ok()) return round_.Fail(report.status());
   auto result = std::make_shared<PublishedResult>(*std::move(report));
   Manifest manifest = DescribeResult(std::move(closed), *result);
@@ -31,7 +34,7 @@ void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord>
 }
 
 absl::Status RoundPublisher::SpotCheck(const PublishedResult& result) {
-  if (round_.spec().durability != Durability::kDurable ||
+  if (round_.spec().durability != Durability::kDurable || round_.spec().publish_partial ||
       !IsSampled(services_.options.verify_share, round_.name(), round_.create_time())) {
     return absl::OkStatus();
   }
@@ -50,9 +53,9 @@ void RoundPublisher::StoreResult(std::shared_ptr<PublishedResult> result,
   // The gate is open while the result is stored, because that may take minutes and a submission
   // must not wait for it.
   std::vector<uint64_t> sizes;
-  const absl::Status stored = services_.store.PublishRound(round_.name(), WriteDetails(published),
-                                                           ResultPieces(result->tensors, sizes),
-                                                           round_.spec().keep_updates);
+  const absl::Status stored =
+      services_.store.PublishRound(round_.name(), WriteDetails(published),
+                                   ResultPieces(*result, sizes), round_.spec().keep_updates);
   round_.EndStoringResult(stored, published, result);
   if (RetryAfterMs(stored) > 0) {
     ReportStall(stored);

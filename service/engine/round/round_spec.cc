@@ -62,12 +62,18 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
         "keep_updates_until_deleted needs durability \"durable\": the updates of other "
         "rounds are not stored");
   }
+  if (spec.keep_updates && spec.publish_partial) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                     "keep_updates_until_deleted does not go with publish_partial: a partial "
+                     "aggregate cannot be verified again; set it for the round that takes it");
+  }
   SPARSEAGG_RETURN_IF_ERROR(CheckPolicy(spec.policy, options.limits));
   return spec;
 }
 
 bool SameSpec(const RoundSpec& a, const RoundSpec& b) {
   return a.durability == b.durability && a.policy == b.policy && a.keep_updates == b.keep_updates &&
+         a.publish_partial == b.publish_partial &&
          std::equal(
              a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
              [](const TensorSpec& x, const TensorSpec& y) { return Fields(x) == Fields(y); });

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "service/engine/ingest/arriving_update.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/engine/recovery/stored.h"
 #include "sparse/validate.h"
 
@@ -57,6 +58,56 @@ absl::StatusOr<StagedTensors> StagedOf(const TensorReducers& reducers, const Upd
   return reducers.Stage(body.tensors, layout, weight);
 }
 
+// Makes `staging` at least `bytes`.
+absl::Status GrowTo(uint64_t bytes, Admission& admission, Reservation& staging) {
+  if (bytes <= staging.bytes()) return absl::OkStatus();
+  SPARSEAGG_ASSIGN_OR_RETURN(const Reservation more, admission.Reserve(bytes - staging.bytes()));
+  staging.SetBytes(bytes);
+  return absl::OkStatus();
+}
+
+// Reads the partial aggregate that is the body of an update. Its memory is added to `staging`,
+// which must be a reservation.
+absl::StatusOr<std::shared_ptr<RoundPartial>> ReadBody(const Round& round, float weight,
+                                                       const UpdateBody& body, Admission& admission,
+                                                       Reservation& staging) {
+  const ByteChain pieces = body.tensors.front().values;
+  std::string joined;
+  if (pieces.size() > 1) {
+    const uint64_t bytes = body.tensors.front().header.values_bytes;
+    SPARSEAGG_RETURN_IF_ERROR(GrowTo(staging.bytes() + bytes, admission, staging));
+    joined.reserve(bytes);
+    for (const std::string_view piece : pieces) joined += piece;
+  }
+  const uint64_t held = staging.bytes();
+  const PartialReading reading{.specs = round.spec().tensors, .reserve = [&](uint64_t bytes) {
+                                 return GrowTo(held + bytes, admission, staging);
+                               }};
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      RoundPartial partial,
+      ReadPartial(pieces.size() == 1 ? pieces.front() : std::string_view(joined), reading));
+  if (!partial.named) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "PARTIAL_NOT_NAMED",
+                     "the partial aggregate does not say which contributors it covers, so they "
+                     "could be counted twice; send one that a server's round has published");
+  }
+  if (weight != 1.0f) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_WEIGHT",
+                     "a partial aggregate has the weights of its updates; leave the weight out");
+  }
+  return std::make_shared<RoundPartial>(std::move(partial));
+}
+
+absl::StatusOr<Receipt> SubmitPartial(Round& round, const TensorReducers& reducers,
+                                      const UpdateBody& body, PreparedUpdate update,
+                                      Admission& admission, Reservation& staging) {
+  SPARSEAGG_ASSIGN_OR_RETURN(update.partial,
+                             ReadBody(round, update.record.weight, body, admission, staging));
+  SPARSEAGG_ASSIGN_OR_RETURN(update.growth, reducers.ReserveMerge(*update.partial));
+  update.nnz = update.partial->entries;
+  return round.Commit(update, staging);
+}
+
 }  // namespace
 
 absl::Status CheckUpdateHeader(const UpdateHeader& header) {
@@ -76,7 +127,7 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   }
   const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
-                             MakeUpdateLayout(round.spec(), headers, limits));
+                             MakeBodyLayout(round.spec(), headers, limits));
   if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));
   if (counted.has_value()) {
     // The store knows the contributor, so it only compares the digests; the update need not be
@@ -86,6 +137,10 @@ absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
   }
   if (staging.bytes() < layout.staged_bytes) {
     SPARSEAGG_ASSIGN_OR_RETURN(staging, admission.Reserve(layout.staged_bytes));
+  }
+  if (IsPartialBody(headers)) {
+    return SubmitPartial(round, *reducers, body, Identify(round, header, body, layout), admission,
+                         staging);
   }
   SPARSEAGG_ASSIGN_OR_RETURN(Reservation growth, reducers->ReserveGrowth(headers, layout));
   SPARSEAGG_ASSIGN_OR_RETURN(StagedTensors staged,

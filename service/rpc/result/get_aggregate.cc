@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/rpc/result/result_writer.h"
 #include "service/rpc/stream/unread_limit.h"
@@ -32,6 +33,11 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
                                                          const v1::GetAggregateRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<const PublishedResult> result,
                              engine.Result(request.name()));
+  if (result->spec.publish_partial) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "RESULT_IS_PARTIAL",
+                     absl::StrCat("the result of round \"", request.name(),
+                                  "\" is a partial aggregate; GetPartial returns it"));
+  }
   return ResultWriter::Make(std::move(result), request, engine.limits().dense_result_bytes_max);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "service/engine/partial/partial_body.h"
 #include "service/rpc/wire/update_proto.h"
 #include "sparse/byte_chain.h"
 
@@ -78,6 +79,7 @@ absl::StatusOr<Receipt> StreamMessages::Submit(const ReceivedUpdate& update) {
   SPARSEAGG_RETURN_IF_ERROR(
       call_.CheckContributor(update.header.round(), update.header.contributor()));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto tensors, EncodedTensorsOf(update));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckBody(IsPartialBody(tensors)));
   return engine_.Submit(FromProto(update.header), tensors);
 }
 
@@ -102,6 +104,7 @@ absl::StatusOr<std::shared_ptr<Upload>> StreamMessages::BeginUpload(
   SPARSEAGG_RETURN_IF_ERROR(call_.CheckContributor(header.round, header.contributor));
   SPARSEAGG_RETURN_IF_ERROR(uploads_.CheckId(header));
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<EncodedHeader> tensors, HeadersOf(message));
+  SPARSEAGG_RETURN_IF_ERROR(call_.CheckBody(IsPartialBody(tensors)));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Upload> upload,
                              engine_.BeginUpload(header, std::move(tensors)));
   refused_.Remove(header.update_id);

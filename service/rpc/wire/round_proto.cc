@@ -93,6 +93,7 @@ v1::RoundSpec ToProto(const RoundSpec& spec) {
   proto.set_durability(ToProto(spec.durability));
   if (spec.policy != RoundPolicy()) *proto.mutable_policy() = ToProto(spec.policy);
   proto.set_keep_updates_until_deleted(spec.keep_updates);
+  proto.set_publish_partial(spec.publish_partial);
   return proto;
 }
 
@@ -171,6 +172,7 @@ absl::StatusOr<RoundSpec> FromProto(const v1::RoundSpec& proto, Durability defau
                         : static_cast<Durability>(proto.durability());
   SPARSEAGG_ASSIGN_OR_RETURN(spec.policy, FromProto(proto.policy()));
   spec.keep_updates = proto.keep_updates_until_deleted();
+  spec.publish_partial = proto.publish_partial();
   spec.tensors.reserve(proto.tensors_size());
   for (const v1::TensorSpec& tensor : proto.tensors()) {
     SPARSEAGG_ASSIGN_OR_RETURN(TensorSpec converted, FromProto(tensor));

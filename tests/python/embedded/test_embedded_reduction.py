@@ -152,11 +152,20 @@ def test_what_is_no_partial():
     reduction = Reduction(TensorSpec("t", [5]))
     with pytest.raises(InvalidArgumentError, match="Partial"):
         reduction.merge(reduction)
+    for data, what in ((5, "int"), (b"spagpart", "too short"), (b"x" * 100, "spagpart")):
+        with pytest.raises(InvalidArgumentError, match=what):
+            Partial.from_bytes(data)
+
+
+def test_a_partial_can_be_copied_and_pickled():
+    reduction = Reduction(TensorSpec("t", [5]))
+    reduction.add({"t": ([1], np.float32([0.1]), [5])})
     partial = reduction.snapshot()
-    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(InvalidArgumentError, match="copied or pickled"):
-            copied(partial)
-    assert isinstance(partial, Partial)
+    for copied in (copy.copy(partial), copy.deepcopy(partial), pickle.loads(pickle.dumps(partial))):
+        assert isinstance(copied, Partial)
+        assert copied.to_bytes() == partial.to_bytes()
+    reduction.merge(Partial.from_bytes(partial.to_bytes()))
+    assert reduction.result()["t"].values.tolist() == [2 * np.float32(0.1)]
 
 
 def test_a_reduction_ends_with_its_result():

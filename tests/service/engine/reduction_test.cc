@@ -146,7 +146,7 @@ TEST_F(ReductionTest, ReservesTheMemoryOfMergedRows) {
   auto other = *engine_->NewReduction({.tensors = {spec_}});
   TestUpdate update = Update({0, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 1, 1, 1, 1, 1, 1, 1, 1});
   ASSERT_TRUE(other->Add(update.header, update.tensors()).ok());
-  const std::vector<Partial> partials = *other->Snapshot();
+  const RoundPartial partials = *other->Snapshot();
   other.reset();
   ASSERT_EQ(engine_->Stats().aggregation_bytes, before) << "partials are the caller's";
   ASSERT_TRUE(reduction_->Merge(partials).ok());

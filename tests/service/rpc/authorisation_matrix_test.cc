@@ -130,6 +130,40 @@ absl::Status CallGetAggregate(Stub& stub, const std::string& token, const Target
   const absl::Status status = FromGrpc(stream->Finish());
   return ErrorReason(status) == "ROUND_NOT_PUBLISHED" ? absl::OkStatus() : status;
 }
+absl::Status CallGetPartial(Stub& stub, const std::string& token, const Target& target) {
+  v1::GetPartialRequest request;
+  request.set_name(target.round);
+  const auto context = ContextWith(token);
+  const auto stream = stub.GetPartial(context.get(), request);
+  v1::GetPartialResponse response;
+  while (stream->Read(&response)) continue;
+  const absl::Status status = FromGrpc(stream->Finish());
+  return ErrorReason(status) == "ROUND_NOT_PUBLISHED" ? absl::OkStatus() : status;
+}
+absl::Status CallSubmitPartial(Stub& stub, const std::string& token, const Target& target) {
+  v1::SubmitPartialRequest request;
+  *request.mutable_header() = UpdateFor(target).header();
+  request.set_partial("not one");
+  const absl::Status status = Unary(stub, token, &Stub::SubmitPartial, request);
+  return ErrorReason(status) == "INVALID_PARTIAL" ? absl::OkStatus() : status;
+}
+// The same over StreamUpdates, as a whole and in chunks: whoever may only send updates of his own
+// may not send those of others in this form.
+absl::Status CallSubmitPartialAsUpdate(Stub& stub, const std::string& token, const Target& target) {
+  v1::SubmitUpdateRequest update;
+  *update.mutable_header() = UpdateFor(target).header();
+  v1::Tensor& tensor = *update.add_tensors();
+  tensor.mutable_header()->set_encoding("partial.v1");
+  tensor.mutable_header()->set_value_type(v1::VALUE_TYPE_F32);
+  tensor.set_values("not one");
+  v1::StreamUpdatesRequest message;
+  *message.mutable_update() = update;
+  const absl::Status whole = Stream(stub, token, message);
+  if (ErrorReason(whole) != "INVALID_PARTIAL") return whole;
+  *message.mutable_begin() = Chunked(update).begin;
+  const absl::Status chunked = Stream(stub, token, message);
+  return ErrorReason(chunked) == "UPLOAD_INCOMPLETE" ? absl::OkStatus() : chunked;
+}
 absl::Status CallReduce(Stub& stub, const std::string& token, const Target&) {
   const auto context = ContextWith(token);
   const auto stream = stub.Reduce(context.get());
@@ -172,6 +206,9 @@ const std::vector<Rpc>& Rpcs() {
       {"StreamUpdates", CallStreamUpdates},
       {"StreamUpdates", CallStreamUpdatesInChunks},
       {"GetAggregate", CallGetAggregate},
+      {"GetPartial", CallGetPartial},
+      {"SubmitPartial", CallSubmitPartial},
+      {"SubmitPartial", CallSubmitPartialAsUpdate},
       {"VerifyRound",
        [](Stub& s, const std::string& t, const Target& r) {
          const absl::Status status = Named(s, t, r, &Stub::VerifyRound);

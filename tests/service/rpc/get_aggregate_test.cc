@@ -447,5 +447,60 @@ TEST_F(GetAggregateTest, PlansALargePackedAnswerOnNoThreadThatAllCallsNeed) {
   }
 }
 
+// GetPartial sends the bytes in chunks of the size that was asked for, from any offset.
+TEST_F(GetAggregateTest, APartialAggregateIsSentInChunksFromAnOffset) {
+  v1::RoundSpec spec = VectorRound("t", 1000);
+  spec.set_publish_partial(true);
+  ASSERT_TRUE(client_.Create(spec, "leaf").ok());
+  std::vector<int64_t> rows(300);
+  std::iota(rows.begin(), rows.end(), 0);
+  ASSERT_TRUE(client_
+                  .Submit(VectorUpdate("rounds/leaf", "a",
+                                       VectorEntries("t", 1000, rows, std::vector<float>(300, 3))))
+                  .ok());
+  ASSERT_TRUE(client_.Publish("rounds/leaf").ok());
+  const auto get = [&](uint64_t offset, uint32_t chunk_bytes, v1::PartialHeader* header,
+                       std::vector<size_t>* chunks) {
+    v1::GetPartialRequest request;
+    request.set_name("rounds/leaf");
+    request.set_offset(offset);
+    request.set_chunk_bytes(chunk_bytes);
+    const auto context = testing::NewContext();
+    const auto stream = client_.stub().GetPartial(context.get(), request);
+    v1::GetPartialResponse response;
+    std::string bytes;
+    while (stream->Read(&response)) {
+      if (response.has_header()) *header = response.header();
+      if (!response.has_chunk()) continue;
+      EXPECT_EQ(response.chunk().offset(), offset + bytes.size());
+      bytes += response.chunk().data();
+      chunks->push_back(response.chunk().data().size());
+    }
+    return testing::FromGrpc(stream->Finish()).ok() ? bytes : "";
+  };
+  v1::PartialHeader header;
+  std::vector<size_t> chunks;
+  const std::string whole = get(0, 0, &header, &chunks);
+  EXPECT_EQ(chunks.size(), 1u);
+  EXPECT_EQ(header.bytes(), whole.size());
+  EXPECT_EQ(header.digest(), whole.substr(whole.size() - 32));
+  EXPECT_EQ(header.manifest().result_digest(), header.digest());
+  EXPECT_EQ(header.manifest().contributors(), 1u);
+  chunks.clear();
+  EXPECT_EQ(get(10, 100, &header, &chunks), whole.substr(10));
+  EXPECT_EQ(chunks.front(), 100u);
+  EXPECT_EQ(get(whole.size(), 0, &header, &chunks), "");
+  request_.set_name("rounds/leaf");
+  EXPECT_EQ(ErrorReason(client_.Aggregate(request_).status()), "RESULT_IS_PARTIAL");
+
+  v1::GetPartialRequest request;
+  request.set_name("rounds/r");
+  const auto context = testing::NewContext();
+  const auto stream = client_.stub().GetPartial(context.get(), request);
+  v1::GetPartialResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(ErrorReason(testing::FromGrpc(stream->Finish())), "RESULT_NOT_PARTIAL");
+}
+
 }  // namespace
 }  // namespace sparseagg

@@ -213,10 +213,8 @@ class NotingEngine : public testing::ForwardingEngine {
         const UpdateHeader& header, std::vector<EncodedHeader> tensors) override {
       return reduction_->BeginUpload(header, std::move(tensors));
     }
-    absl::StatusOr<std::vector<Partial>> Snapshot() override { return reduction_->Snapshot(); }
-    absl::Status Merge(const std::vector<Partial>& partials) override {
-      return reduction_->Merge(partials);
-    }
+    absl::StatusOr<RoundPartial> Snapshot() override { return reduction_->Snapshot(); }
+    absl::Status Merge(const RoundPartial& partial) override { return reduction_->Merge(partial); }
     absl::StatusOr<std::shared_ptr<const PublishedResult>> Report() override {
       ++engine_.reports;
       return reduction_->Report();
