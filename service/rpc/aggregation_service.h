@@ -32,8 +32,10 @@ using RoundMethods = Api::WithRawCallbackMethod_CreateRound<
 using ReadMethods = Api::WithRawCallbackMethod_WatchRound<Api::WithRawCallbackMethod_WaitRound<
     Api::WithRawCallbackMethod_GetAggregate<Api::WithRawCallbackMethod_VerifyRound<
         Api::WithRawCallbackMethod_GetServerInfo<RoundMethods>>>>>;
-using ServiceBase = Api::WithRawCallbackMethod_SubmitUpdate<
-    Api::WithRawCallbackMethod_StreamUpdates<Api::WithRawCallbackMethod_Reduce<ReadMethods>>>;
+using ServiceBase =
+    Api::WithRawCallbackMethod_SubmitUpdate<Api::WithRawCallbackMethod_StreamUpdates<
+        Api::WithRawCallbackMethod_Reduce<Api::WithRawCallbackMethod_UploadChunk<
+            Api::WithRawCallbackMethod_ReadResult<ReadMethods>>>>>;
 
 // Thread-safe. Must outlive the server that it is registered with.
 class AggregationService : public ServiceBase {
@@ -78,8 +80,14 @@ class AggregationService : public ServiceBase {
                                          grpc::ByteBuffer* response) noexcept override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamUpdates(
       grpc::CallbackServerContext* context) noexcept override;
+  grpc::ServerUnaryReactor* UploadChunk(grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) noexcept override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetAggregate(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept override;
+  grpc::ServerUnaryReactor* ReadResult(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) noexcept override;
