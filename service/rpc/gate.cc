@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "service/auth/authorisation.h"
 #include "service/engine/names.h"
+#include "service/rpc/forwarded_caller.h"
 
 namespace sparseagg {
 namespace {
@@ -39,6 +40,12 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
   return names;
 }
 
+// The address of the caller, for the audit log.
+std::string PeerOf(const grpc::CallbackServerContext& context) {
+  auto forwarded = ReadForwardedCaller(context);
+  return forwarded.has_value() ? std::move(forwarded->peer) : context.peer();
+}
+
 }  // namespace
 
 absl::Status AdmittedCall::CheckContributor(std::string_view contributor) const {
@@ -57,8 +64,11 @@ absl::StatusOr<Caller> Gate::CallerOf(const grpc::CallbackServerContext& context
   for (auto header = begin; header != end; ++header) {
     presented.authorization.emplace_back(header->second.data(), header->second.size());
   }
-  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  if (peer != nullptr) presented.certificate_names = CertificateNames(*peer);
+  if (auto forwarded = ReadForwardedCaller(context); forwarded.has_value()) {
+    presented.certificate_names = std::move(forwarded->certificate_names);
+  } else if (const auto peer = context.auth_context(); peer != nullptr) {
+    presented.certificate_names = CertificateNames(*peer);
+  }
   return security_.authenticator->Authenticate(presented);
 }
 
@@ -67,7 +77,7 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
   absl::StatusOr<Caller> caller = CallerOf(context);
   const absl::Status status = caller.ok() ? Authorise(*caller, rpc) : caller.status();
   if (!status.ok()) {
-    security_.on_refused(rpc, context.peer(), status);
+    security_.on_refused(rpc, PeerOf(context), status);
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
@@ -75,7 +85,7 @@ absl::StatusOr<AdmittedCall> Gate::Admit(const grpc::CallbackServerContext& cont
                       .engine = &engine,
                       .place = nullptr,
                       .on_refused = [this, rpc, &context](const absl::Status& why) {
-                        security_.on_refused(rpc, context.peer(), why);
+                        security_.on_refused(rpc, PeerOf(context), why);
                       }};
 }
 
