@@ -1,0 +1,34 @@
+// The connections of the HTTP edge that exist.
+#ifndef SPARSEAGG_SERVICE_HTTP_CONNECTION_SET_H_
+#define SPARSEAGG_SERVICE_HTTP_CONNECTION_SET_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace sparseagg {
+
+class Connection;
+
+// Thread-safe.
+class ConnectionSet {
+ public:
+  void Add(const std::shared_ptr<Connection>& connection);
+  void Remove(const Connection* connection);
+  size_t size();
+  std::vector<std::shared_ptr<Connection>> All();
+  // Returns whether none is left at `deadline`.
+  bool WaitUntilEmpty(std::chrono::system_clock::time_point deadline);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable removed_;
+  std::map<const Connection*, std::weak_ptr<Connection>> connections_;
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_HTTP_CONNECTION_SET_H_
