@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -132,6 +133,25 @@ def test_a_time_limit_ends_a_call(edge):
     with pytest.raises(HttpError) as error:
         edge.call("WaitRound", {"name": name}, Connect_Timeout_Ms="50")
     assert (error.value.status, error.value.code) == (504, "deadline_exceeded")
+
+
+def test_a_stop_answers_a_wait_and_ends_in_good_order(own_server, tmp_path):
+    server, port = start(own_server, tmp_path)
+    waiting = Edge(port)
+    name = waiting.call("CreateRound", {"spec": spec(10)})["name"]
+    with ThreadPoolExecutor() as pool:
+        wait = pool.submit(waiting.call, "WaitRound", {"name": name, "timeout": "300s"})
+        looking = Edge(port)
+        while int(looking.call("GetServerInfo")["load"]["calls"]) < 2:
+            pass  # the wait has not arrived yet
+        stop = pool.submit(server.stop)
+        with pytest.raises(HttpError) as error:
+            wait.result()
+        assert (error.value.status, error.value.reason) == (503, "SERVER_DRAINING")
+        assert error.value.headers["Retry-After"] == "1"
+        assert stop.result() == 0
+    with pytest.raises(OSError):
+        Edge(port).call("ListRounds")
 
 
 def test_pages_of_an_allowed_origin_may_call_and_read(edge):
