@@ -182,8 +182,10 @@ absl::StatusOr<std::unique_ptr<AdminServer>> StartAdmin(const LoadedConfig& load
 
 absl::StatusOr<std::unique_ptr<HttpEdge>> StartHttp(const ServerConfig& config,
                                                     Authenticator* authenticator,
+                                                    const std::shared_ptr<Metrics>& metrics,
                                                     GrpcServer& grpc) {
   if (config.http_listen == "none") return nullptr;
+  const auto on_connections = [metrics](size_t open) { metrics->OnHttpConnections(open); };
   SPARSEAGG_ASSIGN_OR_RETURN(std::unique_ptr<HttpEdge> http,
                              HttpEdge::Start({.listen = config.http_listen,
                                               .tls = config.tls,
@@ -191,7 +193,8 @@ absl::StatusOr<std::unique_ptr<HttpEdge>> StartHttp(const ServerConfig& config,
                                               .connections_max = config.http_connections_max,
                                               .bytes_max = config.http_bytes_max,
                                               .limits = config.limits,
-                                              .authenticator = authenticator},
+                                              .authenticator = authenticator,
+                                              .on_connections = on_connections},
                                              grpc.NewLocalCalls()));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.http_port_file, http->port(), "--http-port-file"));
   return http;
@@ -253,8 +256,8 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls, log), telemetry.calls));
-  SPARSEAGG_ASSIGN_OR_RETURN(server.http,
-                             StartHttp(config, server.protection->authenticator(), *server.grpc));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.http, StartHttp(config, server.protection->authenticator(),
+                                                    telemetry.metrics, *server.grpc));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   server.gpu_loss->Attach(
       server.grpc.get());  // last, so that no error return leaves the two attached

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,8 +31,12 @@ namespace sparseagg {
 
 // What the connections of an edge share; it outlives them.
 struct EdgeContext {
-  EdgeContext(EdgeRules rules, const Limits& limits, uint64_t bytes_max)
-      : rules(std::move(rules)), limits(limits), memory(bytes_max) {}
+  EdgeContext(EdgeRules rules, const Limits& limits, uint64_t bytes_max,
+              std::function<void(size_t open)> on_connections)
+      : rules(std::move(rules)),
+        limits(limits),
+        memory(bytes_max),
+        connections(std::move(on_connections)) {}
 
   const EdgeRules rules;
   const Limits limits;

@@ -7,11 +7,13 @@ namespace sparseagg {
 void ConnectionSet::Add(const std::shared_ptr<Connection>& connection) {
   const std::lock_guard lock(mutex_);
   connections_[connection.get()] = connection;
+  on_change_(connections_.size());
 }
 
 void ConnectionSet::Remove(const Connection* connection) {
   const std::lock_guard lock(mutex_);
   connections_.erase(connection);
+  on_change_(connections_.size());
   if (connections_.empty()) removed_.notify_all();
 }
 

@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace sparseagg {
@@ -16,6 +18,10 @@ class Connection;
 // Thread-safe.
 class ConnectionSet {
  public:
+  // `on_change` is called with the number of connections after each change, one call at a time.
+  explicit ConnectionSet(std::function<void(size_t open)> on_change)
+      : on_change_(std::move(on_change)) {}
+
   void Add(const std::shared_ptr<Connection>& connection);
   void Remove(const Connection* connection);
   size_t size();
@@ -24,6 +30,7 @@ class ConnectionSet {
   bool WaitUntilEmpty(std::chrono::system_clock::time_point deadline);
 
  private:
+  const std::function<void(size_t open)> on_change_;
   std::mutex mutex_;
   std::condition_variable removed_;
   std::map<const Connection*, std::weak_ptr<Connection>> connections_;

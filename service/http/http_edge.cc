@@ -66,7 +66,7 @@ class HttpEdgeImpl : public HttpEdge {
         context_({.methods = MethodTable(),
                   .origins = Origins(options.origins),
                   .message_bytes_max = options.limits.message_bytes_max},
-                 options.limits, options.bytes_max),
+                 options.limits, options.bytes_max, std::move(options.on_connections)),
         acceptor_(asio::make_strand(io_)),
         pause_(acceptor_.get_executor()) {
     context_.authenticator = options.authenticator;

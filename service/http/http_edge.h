@@ -6,7 +6,9 @@
 #define SPARSEAGG_SERVICE_HTTP_HTTP_EDGE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +28,8 @@ struct HttpEdgeOptions {
   uint64_t bytes_max = 0;  // MemoryBudget
   Limits limits;
   Authenticator* authenticator = nullptr;  // null: everyone may call; must outlive the edge
+  // Called when the number of open connections has changed. From any thread; must not block.
+  std::function<void(size_t open)> on_connections = [](size_t) {};
 };
 
 // Thread-safe.
