@@ -16,6 +16,7 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(Boost REQUIRED) # headers only: Asio, Beast
 find_package(ZLIB REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 # Through pkg-config: Debian's CMake files of libzip name programs that other packages hold.

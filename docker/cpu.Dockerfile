@@ -6,7 +6,7 @@ ARG BASE=debian:bookworm-20250520-slim
 FROM ${BASE} AS build
 ARG PRESET=release
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libcli11-dev \
+      ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libboost-dev libcli11-dev \
       libcpp-httplib-dev libgoogle-perftools-dev libgrpc++-dev libhwy-dev libisal-dev libprotobuf-dev libspdlog-dev \
       libsqlite3-dev libssl-dev libtbb-dev libxxhash-dev libzip-dev nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler \
       protobuf-compiler-grpc zlib1g-dev \

@@ -10,7 +10,7 @@ ARG PRESET=release
 # What it runs on as machine code; newer ones through PTX. 80 A100, 86 and 89 workstations, 90 H100 and H200, 100 B200.
 ARG ARCHITECTURES=80-real;86-real;89-real;90-real;100-real;100-virtual
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libcli11-dev \
+      ca-certificates ccache cmake dpkg-dev file g++ gzip ninja-build pkg-config python3 libabsl-dev libboost-dev libcli11-dev \
       libcpp-httplib-dev libgoogle-perftools-dev libgrpc++-dev libhwy-dev libisal-dev libprotobuf-dev libspdlog-dev \
       libsqlite3-dev libssl-dev libtbb-dev libxxhash-dev libzip-dev nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler \
       protobuf-compiler-grpc zlib1g-dev \

@@ -26,6 +26,7 @@
 #include "service/allocator.h"
 #include "service/engine/engine.h"
 #include "service/gpu_loss.h"
+#include "service/http/http_edge.h"
 #include "service/idle_memory.h"
 #include "service/rpc/grpc_server.h"
 #include "service/rpc/self_probe.h"
@@ -76,14 +77,19 @@ void WarnOfUnknownVariables(std::span<const std::string> names, const Log& log) 
 }
 
 void WarnOfExposure(const ServerConfig& config, bool authenticates, const Log& log) {
-  if (IsLocalAddress(config.listen)) return;
-  if (!config.tls.enabled()) {
-    log.Warning("other machines can connect without encryption", {{"listen", config.listen}});
+  for (const std::string& listen : {config.listen, config.http_listen}) {
+    if (listen == "none" || IsLocalAddress(listen)) continue;
+    if (!config.tls.enabled()) {
+      log.Warning("other machines can connect without encryption", {{"listen", listen}});
+    }
+    if (!authenticates) {
+      log.Warning("everyone who can connect may do everything; see docs/security.md",
+                  {{"listen", listen}});
+    }
   }
-  if (!authenticates) {
-    log.Warning("everyone who can connect may do everything; see docs/security.md",
-                {{"listen", config.listen}});
-  }
+  if (config.http_listen == "none" || authenticates || config.http_origins.empty()) return;
+  log.Warning("pages of these origins may do everything; see docs/http.md",
+              {{"http_origins", config.http_origins}});
 }
 
 // The observers of the server.
@@ -141,7 +147,8 @@ struct Server {
   std::shared_ptr<Tasks> tasks;       // observes the engine
   std::unique_ptr<Engine> engine;
   std::unique_ptr<AdminServer> admin;  // reads the engine's state
-  std::unique_ptr<GrpcServer> grpc;    // last: is destroyed before what it uses
+  std::unique_ptr<GrpcServer> grpc;    // is destroyed before what it uses
+  std::unique_ptr<HttpEdge> http;      // last: calls grpc
 };
 
 std::vector<ConfigRow> ConfigRows(const LoadedConfig& loaded) {
@@ -174,6 +181,26 @@ absl::StatusOr<std::unique_ptr<AdminServer>> StartAdmin(const LoadedConfig& load
   SPARSEAGG_RETURN_IF_ERROR(
       WritePortFile(config.admin_port_file, admin->port(), "--admin-port-file"));
   return admin;
+}
+
+absl::StatusOr<std::unique_ptr<HttpEdge>> StartHttp(const ServerConfig& config,
+                                                    Authenticator* authenticator,
+                                                    const std::shared_ptr<Metrics>& metrics,
+                                                    GrpcServer& grpc) {
+  if (config.http_listen == "none") return nullptr;
+  const auto on_connections = [metrics](size_t open) { metrics->OnHttpConnections(open); };
+  SPARSEAGG_ASSIGN_OR_RETURN(std::unique_ptr<HttpEdge> http,
+                             HttpEdge::Start({.listen = config.http_listen,
+                                              .tls = config.tls,
+                                              .origins = config.http_origins,
+                                              .connections_max = config.http_connections_max,
+                                              .bytes_max = config.http_bytes_max,
+                                              .limits = config.limits,
+                                              .authenticator = authenticator,
+                                              .on_connections = on_connections},
+                                             grpc.NewLocalCalls()));
+  SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.http_port_file, http->port(), "--http-port-file"));
+  return http;
 }
 
 absl::Status OpenStore(const ServerConfig& config, const std::shared_ptr<Metrics>& metrics,
@@ -243,6 +270,8 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
       server.grpc, GrpcServer::Start(config.listen, *server.engine, std::move(info),
                                      server.protection->ForEdge(config.tls, log), telemetry.calls,
                                      server.tasks.get()));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.http, StartHttp(config, server.protection->authenticator(),
+                                                    telemetry.metrics, *server.grpc));
   SPARSEAGG_RETURN_IF_ERROR(WritePortFile(config.port_file, server.grpc->port(), "--port-file"));
   server.gpu_loss->Attach(
       server.grpc.get());  // last, so that no error return leaves the two attached
@@ -261,9 +290,12 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
     server.admin->SetServing(*server.engine, listen, server.tasks.get());
     admin = BoundAddress(config.admin_listen, server.admin->port());
   }
+  const std::string http =
+      server.http == nullptr ? "none" : BoundAddress(config.http_listen, server.http->port());
   const BackendInfo& backend = server.backend.backend->info();
   log.Info("serving", {{"listen", listen},
                        {"admin", admin},
+                       {"http", http},
                        {"version", SPARSEAGG_VERSION},
                        {"backend", backend.name},
                        {"device", backend.description},
@@ -304,6 +336,7 @@ bool StopServer(Server& server, const ServerConfig& config) {
       std::chrono::system_clock::now() + std::chrono::milliseconds(config.drain_delay_ms);
   std::this_thread::sleep_until(std::min(delay_end, deadline));
   server.gpu_loss->Attach(nullptr);
+  if (server.http != nullptr) server.http->Stop(deadline);
   server.grpc->Stop(deadline);
   return done;
 }

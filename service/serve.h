@@ -1,5 +1,5 @@
 // Runs the server from its configuration to its end: admin port, back end, store, engine, gRPC
-// server, signals. SIGHUP reads the configuration again and applies its log level.
+// server, HTTP edge, signals. SIGHUP reads the configuration again and applies its log level.
 //
 // Stop (SIGTERM or SIGINT): health NOT_SERVING; the engine refuses new rounds and updates
 // (SERVER_DRAINING), watches end -> this state lasts for drain-delay-ms -> calls and publications

@@ -51,13 +51,15 @@ absl::StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(const std::string& path, 
 
 absl::Status CheckTransport(const ServerConfig& config) {
   SPARSEAGG_RETURN_IF_ERROR(CheckTlsFiles(config.tls));
-  if (config.tls.enabled() || config.allow_plaintext || IsLocalAddress(config.listen)) {
-    return absl::OkStatus();
+  if (config.tls.enabled() || config.allow_plaintext) return absl::OkStatus();
+  for (const std::string& address : {config.listen, config.http_listen}) {
+    if (address == "none" || IsLocalAddress(address)) continue;
+    return MakeError(absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
+                     absl::StrCat("other machines can reach ", address,
+                                  ", and updates would be sent unencrypted; set tls-cert and "
+                                  "tls-key, or allow-plaintext if the network is private"));
   }
-  return MakeError(absl::StatusCode::kFailedPrecondition, "PLAINTEXT_REFUSED",
-                   absl::StrCat("other machines can reach ", config.listen,
-                                ", and updates would be sent unencrypted; set tls-cert and "
-                                "tls-key, or allow-plaintext if the network is private"));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Authenticator>> OpenAuthenticator(

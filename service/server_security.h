@@ -17,7 +17,7 @@
 
 namespace sparseagg {
 
-// FAILED_PRECONDITION (PLAINTEXT_REFUSED) if other machines can reach the address and neither TLS
+// FAILED_PRECONDITION (PLAINTEXT_REFUSED) if other machines can reach an address and neither TLS
 // nor allow-plaintext is set; INVALID_ARGUMENT (TLS_FILES_INVALID).
 absl::Status CheckTransport(const ServerConfig& config);
 

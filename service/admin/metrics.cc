@@ -133,7 +133,12 @@ Metrics::Metrics()
                         .Name("sparseagg_backend_lost")
                         .Help("1 if the GPU has failed and rounds continue on the CPU")
                         .Register(registry_)
-                        .Add({})) {
+                        .Add({})),
+      http_connections_(prometheus::BuildGauge()
+                            .Name("sparseagg_http_connections")
+                            .Help("Open connections of the HTTP edge")
+                            .Register(registry_)
+                            .Add({})) {
   // These counters exist from the start, at 0: rate() and increase() miss the first events of a
   // counter that appears with them.
   using enum RoundState;
@@ -239,6 +244,8 @@ void Metrics::OnCommit(size_t updates, double seconds) {
 }
 
 void Metrics::OnBackendLost() { backend_lost_.Set(1); }
+
+void Metrics::OnHttpConnections(size_t open) { http_connections_.Set(static_cast<double>(open)); }
 
 // --- Reading ---
 

@@ -53,6 +53,7 @@ class Metrics : public EngineObserver, public CallObserver {
   void OnCommit(size_t updates, double seconds);
   // The GPU has failed, and the CPU is used until the process ends.
   void OnBackendLost();
+  void OnHttpConnections(size_t open);
 
   Totals totals() const;
   // Numbers of verifications by outcome: equal to the reference's result, different, or not
@@ -113,6 +114,7 @@ class Metrics : public EngineObserver, public CallObserver {
   prometheus::Histogram& commit_seconds_;
   prometheus::Histogram& commit_updates_;
   prometheus::Gauge& backend_lost_;
+  prometheus::Gauge& http_connections_;
 
   std::shared_mutex mutex_;
   std::map<std::string, MethodMetrics, std::less<>> methods_;  // by path; only grows

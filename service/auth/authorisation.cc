@@ -24,7 +24,9 @@ constexpr RpcRule kRules[] = {
     {"WaitRound", RoleSet::All()},
     {"SubmitUpdate", {kOwner, kContributor, kWorker}},
     {"StreamUpdates", {kOwner, kContributor, kWorker}},
+    {"UploadChunk", {kOwner, kContributor, kWorker}},
     {"GetAggregate", {kOwner, kReader}},
+    {"ReadResult", {kOwner, kReader}},
     // A partial aggregate names its contributors, and whoever sends one speaks for them.
     {"GetPartial", {kOwner}},
     {"SubmitPartial", {kOwner}},

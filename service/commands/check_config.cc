@@ -58,6 +58,7 @@ std::vector<absl::Status> CheckConfig(const ServerConfig& config,
       CheckWritable("audit-log", "AUDIT_UNWRITABLE", config.audit_log),
       CheckWritable("port-file", "PORT_FILE_UNWRITABLE", config.port_file),
       CheckWritable("admin-port-file", "PORT_FILE_UNWRITABLE", config.admin_port_file),
+      CheckWritable("http-port-file", "PORT_FILE_UNWRITABLE", config.http_port_file),
       config.data_dir.empty() ? absl::OkStatus() : DataDirectory::Check(config.data_dir)};
   std::erase_if(errors, [](const absl::Status& status) { return status.ok(); });
   return errors;

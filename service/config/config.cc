@@ -21,8 +21,36 @@ Setting LimitSetting(std::string_view name, std::string_view unit, std::string_v
   return NumberSetting<uint64_t>(name, unit, help, range, field, true);
 }
 
-std::string AdminAddressError(std::string_view value) {
+std::string AddressOrNoneError(std::string_view value) {
   return value == "none" ? "" : HostAndPortError(value);
+}
+
+std::vector<Setting> HttpSettings() {
+  return {
+      AddressSetting(TextSetting("http-listen",
+                                 "Address of the HTTP edge, for clients without gRPC (JSON, "
+                                 "Connect, gRPC-Web): HOST:PORT, or none. It has the certificates "
+                                 "and the credentials of the gRPC port",
+                                 SPARSEAGG_FIELD(std::string, http_listen), false),
+                     "HOST:PORT or none", &AddressOrNoneError),
+      TextSetting("http-port-file", "File to which the server writes the port of the HTTP edge",
+                  SPARSEAGG_FIELD(std::string, http_port_file), true),
+      AddressSetting(
+          TextSetting("http-origins",
+                      "Origins whose web pages may use the HTTP edge, between commas "
+                      "(https://app.example.org,http://localhost:8000); * for all, empty for none",
+                      SPARSEAGG_FIELD(std::string, http_origins), true),
+          "origins between commas, *, or empty", &OriginsError),
+      NumberSetting<uint64_t>("http-connections-max", "count",
+                              "Open connections of the HTTP edge; at most half of the file "
+                              "descriptors that the process may have",
+                              {1, 1'000'000}, SPARSEAGG_FIELD(uint64_t, http_connections_max)),
+      NumberSetting<uint64_t>("http-bytes-max", "bytes",
+                              "Memory of all requests that the HTTP edge is receiving and of all "
+                              "answers that it is sending",
+                              {uint64_t{1} << 20, uint64_t{1} << 50},
+                              SPARSEAGG_FIELD(uint64_t, http_bytes_max)),
+  };
 }
 
 Setting LogLevelSetting() {
@@ -139,7 +167,7 @@ std::vector<Setting> ServingSettings() {
                                  "Address of the admin port (HTTP: status page, metrics, health): "
                                  "HOST:PORT, or none. It has no authentication",
                                  SPARSEAGG_FIELD(std::string, admin_listen), false),
-                     "HOST:PORT or none", &AdminAddressError),
+                     "HOST:PORT or none", &AddressOrNoneError),
       TextSetting("admin-port-file", "File to which the server writes its admin port",
                   SPARSEAGG_FIELD(std::string, admin_port_file), true),
       TextSetting("data-dir",
@@ -246,7 +274,7 @@ std::vector<Setting> LimitSettings() {
 
 std::vector<Setting> MakeSettings() {
   std::vector<Setting> settings = ServingSettings();
-  for (const auto& more : {LimitSettings(), SecuritySettings()}) {
+  for (const auto& more : {HttpSettings(), LimitSettings(), SecuritySettings()}) {
     settings.insert(settings.end(), more.begin(), more.end());
   }
   return settings;

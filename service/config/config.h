@@ -45,6 +45,11 @@ struct ServerConfig {
   std::string port_file;
   std::string admin_listen = "127.0.0.1:50062";  // or "none"
   std::string admin_port_file;
+  std::string http_listen = "none";  // or HOST:PORT
+  std::string http_port_file;
+  std::string http_origins;  // between commas, or "*"
+  uint64_t http_connections_max = 16'384;
+  uint64_t http_bytes_max = uint64_t{256} << 20;
   std::string data_dir;  // empty: rounds live in memory only
   TlsFiles tls;
   bool allow_plaintext = false;

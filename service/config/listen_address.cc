@@ -3,9 +3,13 @@
 #include <sys/un.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace sparseagg {
 namespace {
@@ -20,6 +24,23 @@ std::string WhyNoPort(const std::string& port) {
   }
   if (absl::SimpleAtoi(port, &number) && number <= kPortMax) return "";
   return absl::StrCat("the port ", port, " is above ", kPortMax);
+}
+
+std::string OriginError(const std::string& origin) {
+  if (origin == "*") return "";
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view host = std::string_view(origin).substr(scheme.size());
+    if (host.empty()) return absl::StrCat(origin, " has no host");
+    if (host.find_first_of("/?#@ ") != std::string_view::npos) {
+      return absl::StrCat(origin, " has more than scheme, host and port; a browser sends no more");
+    }
+    if (host.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") != std::string_view::npos) {
+      return absl::StrCat(origin, " has capital letters; a browser sends small ones");
+    }
+    return "";
+  }
+  return absl::StrCat(origin, " begins neither with https:// nor with http://");
 }
 
 }  // namespace
@@ -52,6 +73,15 @@ std::string ListenAddressError(std::string_view address) {
   constexpr size_t kPathMax = sizeof(sockaddr_un::sun_path) - 1;
   if (bytes == 0) return "the path is missing";
   return bytes <= kPathMax ? "" : absl::StrCat("the path has more than ", kPathMax, " bytes");
+}
+
+std::string OriginsError(std::string_view list) {
+  const std::vector<std::string> origins =
+      absl::StrSplit(absl::string_view(list.data(), list.size()), ',');
+  for (const std::string& origin : origins) {
+    if (std::string wrong = OriginError(origin); !wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 }  // namespace sparseagg

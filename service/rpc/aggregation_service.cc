@@ -10,6 +10,7 @@
 #include "service/rpc/result/get_aggregate.h"
 #include "service/rpc/result/get_partial.h"
 #include "service/rpc/stream/stream_updates.h"
+#include "service/rpc/stream/upload_chunk.h"
 #include "service/rpc/unary_call.h"
 #include "service/rpc/wait_round.h"
 #include "service/rpc/watch_round.h"
@@ -273,6 +274,35 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AggregationService:
   return StartStreamUpdates(*context, *std::move(call), background_, commits_, drain_list_, calls_);
 }
 
+grpc::ServerUnaryReactor* AggregationService::UploadChunk(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) noexcept {
+  const auto call = authoriser_.Authorise(*context, "UploadChunk");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  const auto bytes = std::make_shared<MessageBytes>(*request);
+  auto read = ReadUploadChunk(bytes->chain());
+  if (!read.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, read.status());
+  const absl::Status theirs =
+      call->CheckContributor(read->begin.header().round(), read->begin.header().contributor());
+  if (!theirs.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, theirs);
+  auto* reactor = new UnaryCall(calls_);  // NOLINT(bugprone-unhandled-exception-at-new)
+  const auto answer = [reactor, response](absl::StatusOr<v1::UploadChunkResponse> answer) {
+    if (answer.ok()) *response = ToBytes(*answer);
+    reactor->Finish(ToGrpcStatus(answer.status()));
+  };
+  const auto chunk = std::make_shared<ReceivedUploadChunk>(*std::move(read));
+  commits_.Run([this, call = *call, bytes, chunk, answer] {
+    auto upload = AddChunk(call, *chunk);
+    if (!upload.ok()) return answer(upload.status());
+    // Decoding a large update is long work; a durable one then waits for the disk.
+    const bool is_long = IsComplete(**upload) && !(*upload)->arrived() &&
+                         !call.engine->WaitsForDisk(chunk->begin.header().round());
+    if (!is_long) return answer(AnswerToChunk(**upload));
+    background_.Run([upload = *std::move(upload), answer] { answer(AnswerToChunk(*upload)); });
+  });
+  return reactor;
+}
+
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetAggregate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept {
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
@@ -312,6 +342,21 @@ grpc::ServerUnaryReactor* AggregationService::SubmitPartial(grpc::CallbackServer
     *response = ToBytes(ToProto(receipt));
     return absl::OkStatus();
   });
+}
+
+grpc::ServerUnaryReactor* AggregationService::ReadResult(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) noexcept {
+  const auto call = authoriser_.Authorise(*context, "ReadResult");
+  if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
+  v1::ReadResultRequest read;
+  const absl::Status status = ReadRequest(MessageBytes(*request).chain(), request->Length(), &read);
+  if (!status.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, status);
+  const bool is_long = TakesLong(*call->engine, read.result());
+  auto handler = [engine = call->engine, read = std::move(read), response] {
+    return sparseagg::ReadResult(*engine, read, *response);
+  };
+  return is_long ? RunIn(background_, calls_, std::move(handler)) : Run(calls_, std::move(handler));
 }
 
 grpc::ServerUnaryReactor* AggregationService::VerifyRound(grpc::CallbackServerContext* context,

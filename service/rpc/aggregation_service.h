@@ -34,8 +34,9 @@ using ReadMethods = Api::WithRawCallbackMethod_WatchRound<Api::WithRawCallbackMe
         Api::WithRawCallbackMethod_GetServerInfo<RoundMethods>>>>>;
 using ServiceBase =
     Api::WithRawCallbackMethod_SubmitUpdate<Api::WithRawCallbackMethod_StreamUpdates<
-        Api::WithRawCallbackMethod_Reduce<Api::WithRawCallbackMethod_GetPartial<
-            Api::WithRawCallbackMethod_SubmitPartial<ReadMethods>>>>>;
+        Api::WithRawCallbackMethod_Reduce<Api::WithRawCallbackMethod_UploadChunk<
+            Api::WithRawCallbackMethod_ReadResult<Api::WithRawCallbackMethod_GetPartial<
+                Api::WithRawCallbackMethod_SubmitPartial<ReadMethods>>>>>>>;
 
 // Thread-safe. Must outlive the server that it is registered with.
 class AggregationService : public ServiceBase {
@@ -83,6 +84,9 @@ class AggregationService : public ServiceBase {
                                          grpc::ByteBuffer* response) noexcept override;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamUpdates(
       grpc::CallbackServerContext* context) noexcept override;
+  grpc::ServerUnaryReactor* UploadChunk(grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) noexcept override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetAggregate(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) noexcept override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetPartial(
@@ -90,6 +94,9 @@ class AggregationService : public ServiceBase {
   grpc::ServerUnaryReactor* SubmitPartial(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) noexcept override;
+  grpc::ServerUnaryReactor* ReadResult(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) noexcept override;
   grpc::ServerUnaryReactor* VerifyRound(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) noexcept override;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "service/auth/authorisation.h"
 #include "service/engine/names.h"
+#include "service/rpc/forwarded_caller.h"
 
 namespace sparseagg {
 namespace {
@@ -37,6 +38,12 @@ std::vector<std::string> CertificateNames(const grpc::AuthContext& peer) {
     }
   }
   return names;
+}
+
+// The address of the caller, for the audit log.
+std::string PeerOf(const grpc::CallbackServerContext& context) {
+  auto forwarded = ReadForwardedCaller(context);
+  return forwarded.has_value() ? std::move(forwarded->peer) : context.peer();
 }
 
 }  // namespace
@@ -73,8 +80,11 @@ absl::StatusOr<Caller> CallAuthoriser::CallerOf(const grpc::CallbackServerContex
   for (auto header = begin; header != end; ++header) {
     presented.authorization.emplace_back(header->second.data(), header->second.size());
   }
-  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
-  if (peer != nullptr) presented.certificate_names = CertificateNames(*peer);
+  if (auto forwarded = ReadForwardedCaller(context); forwarded.has_value()) {
+    presented.certificate_names = std::move(forwarded->certificate_names);
+  } else if (const auto peer = context.auth_context(); peer != nullptr) {
+    presented.certificate_names = CertificateNames(*peer);
+  }
   return security_.authenticator->Authenticate(presented);
 }
 
@@ -83,7 +93,7 @@ absl::StatusOr<AuthorisedCall> CallAuthoriser::Authorise(const grpc::CallbackSer
   absl::StatusOr<Caller> caller = CallerOf(context);
   const absl::Status status = caller.ok() ? sparseagg::Authorise(*caller, rpc) : caller.status();
   if (!status.ok()) {
-    security_.on_refused(rpc, context.peer(), status);
+    security_.on_refused(rpc, PeerOf(context), status);
     return status;
   }
   Engine& engine = engines_.Of(caller->tenant);
@@ -99,7 +109,7 @@ absl::StatusOr<AuthorisedCall> CallAuthoriser::Authorise(const grpc::CallbackSer
                         .place = nullptr,
                         .on_refused =
                             [this, rpc, &context](const absl::Status& why) {
-                              security_.on_refused(rpc, context.peer(), why);
+                              security_.on_refused(rpc, PeerOf(context), why);
                             },
                         .holds_task = std::move(holds_task)};
 }

@@ -16,6 +16,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/aggregation_service.h"
 #include "service/rpc/call_observer.h"
+#include "service/rpc/local_calls.h"
 #include "service/rpc/tasks/task_service.h"
 #include "service/tasks/tasks.h"
 
@@ -38,6 +39,9 @@ class GrpcServer {
 
   // The bound port; 0 for a unix socket.
   int port() const { return port_; }
+
+  // Returns calls to this server that need no connection. To be destroyed before Stop().
+  std::unique_ptr<LocalCalls> NewLocalCalls();
 
   // Makes the health service answer NOT_SERVING for kBackendHealthName: the server works, but on
   // another processor than the configured one. Thread-safe; does nothing after Stop().

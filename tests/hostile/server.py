@@ -1,6 +1,7 @@
 """The real server in a process of its own, and what it takes of the machine."""
 
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -41,6 +42,15 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
+
+    def stop(self) -> int:
+        """Asks it to stop; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(DEADLINE_S)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def alive(self) -> bool:
         return self._process.poll() is None

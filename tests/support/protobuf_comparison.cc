@@ -33,6 +33,15 @@ v1::SubmitUpdateRequest ToProto(const ReceivedUpdate& update) {
   return proto;
 }
 
+v1::UpdateChunk ToProto(const ReceivedChunk& chunk) {
+  v1::UpdateChunk proto;
+  proto.set_update_id(chunk.update_id);
+  proto.set_offset(chunk.offset);
+  if (chunk.crc32c.has_value()) proto.set_crc32c(*chunk.crc32c);
+  proto.set_data(Joined(chunk.data));
+  return proto;
+}
+
 template <typename Message, typename Body>
 Message BodyToProto(const Body& message) {
   Message proto;
@@ -44,10 +53,7 @@ Message BodyToProto(const Body& message) {
   } else if (const auto* begin = std::get_if<v1::BeginUpdate>(&message)) {
     *proto.mutable_begin() = *begin;
   } else if (const auto* chunk = std::get_if<ReceivedChunk>(&message)) {
-    proto.mutable_chunk()->set_update_id(chunk->update_id);
-    proto.mutable_chunk()->set_offset(chunk->offset);
-    if (chunk->crc32c.has_value()) proto.mutable_chunk()->set_crc32c(*chunk->crc32c);
-    proto.mutable_chunk()->set_data(Joined(chunk->data));
+    *proto.mutable_chunk() = ToProto(*chunk);
   }
   return proto;
 }
@@ -66,6 +72,14 @@ Message ToProto(const ReceivedStreamMessage& message) {
 }
 
 template <typename Message>
+Message ToProto(const ReceivedUploadChunk& message) {
+  Message proto;
+  *proto.mutable_begin() = message.begin;
+  if (message.chunk.has_value()) *proto.mutable_chunk() = ToProto(*message.chunk);
+  return proto;
+}
+
+template <typename Message>
 Message ToProto(const ReceivedReduceMessage& message) {
   return BodyToProto<Message>(message);
 }
@@ -75,6 +89,7 @@ void Normalise(v1::SubmitUpdateRequest& update) {
   update.mutable_header();
   for (v1::Tensor& tensor : *update.mutable_tensors()) tensor.mutable_header();
 }
+void Normalise(v1::UploadChunkRequest& message) { message.mutable_begin(); }
 template <typename Message>
 void Normalise(Message& message) {
   if (message.has_update()) Normalise(*message.mutable_update());
@@ -127,6 +142,7 @@ std::string DifferenceFromProtobuf(const std::string& bytes, std::span<const siz
   add("SubmitUpdateRequest", Difference<v1::SubmitUpdateRequest>(bytes, ReadSubmitUpdate(pieces)));
   add("StreamUpdatesRequest",
       Difference<v1::StreamUpdatesRequest>(bytes, ReadStreamUpdates(pieces)));
+  add("UploadChunkRequest", Difference<v1::UploadChunkRequest>(bytes, ReadUploadChunk(pieces)));
   add("ReduceRequest", Difference<v1::ReduceRequest>(bytes, ReadReduce(pieces)));
   return differences;
 }

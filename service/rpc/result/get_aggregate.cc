@@ -19,16 +19,6 @@ constexpr size_t kLongRequestBytes = size_t{64} << 10;
 // The same for a result whose indices are packed, because every block of them is planned first.
 constexpr uint64_t kLongPackedRows = uint64_t{64} << 10;
 
-bool TakesLong(Engine& engine, const v1::GetAggregateRequest& request) {
-  if (request.ByteSizeLong() >= kLongRequestBytes) return true;
-  if (request.encoding() != "coo.packed") return false;
-  const auto result = engine.Result(request.name());
-  if (!result.ok()) return false;
-  uint64_t rows = 0;
-  for (const SparseTensor& tensor : (*result)->tensors) rows += tensor.nnz();
-  return rows >= kLongPackedRows;
-}
-
 absl::StatusOr<std::unique_ptr<ResultWriter>> OpenResult(Engine& engine,
                                                          const v1::GetAggregateRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<const PublishedResult> result,
@@ -97,6 +87,22 @@ class GetAggregateCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 };
 
 }  // namespace
+
+bool TakesLong(Engine& engine, const v1::GetAggregateRequest& request) {
+  if (request.ByteSizeLong() >= kLongRequestBytes) return true;
+  if (request.encoding() != "coo.packed") return false;
+  const auto result = engine.Result(request.name());
+  if (!result.ok()) return false;
+  uint64_t rows = 0;
+  for (const SparseTensor& tensor : (*result)->tensors) rows += tensor.nnz();
+  return rows >= kLongPackedRows;
+}
+
+absl::Status ReadResult(Engine& engine, const v1::ReadResultRequest& request,
+                        grpc::ByteBuffer& response) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto writer, OpenResult(engine, request.result()));
+  return writer->ReadAt(request.offset(), request.bytes(), response);
+}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     grpc::CallbackServerContext& context, Engine& engine, Background& background,

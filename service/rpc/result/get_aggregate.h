@@ -1,5 +1,6 @@
 // GetAggregate: the result of a published round as a stream. Each chunk is made when the one before
 // it has been sent; a client that does not read for too long ends the call (unread_limit.h).
+// ReadResult: a part of the same bytes as the answer of a unary call.
 #ifndef SPARSEAGG_SERVICE_RPC_RESULT_GET_AGGREGATE_H_
 #define SPARSEAGG_SERVICE_RPC_RESULT_GET_AGGREGATE_H_
 
@@ -18,6 +19,13 @@ namespace sparseagg {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     grpc::CallbackServerContext& context, Engine& engine, Background& background,
     DrainList& drain_list, CallCounter& calls, v1::GetAggregateRequest request);
+
+// Whether opening the result may take longer than a gRPC reaction should.
+bool TakesLong(Engine& engine, const v1::GetAggregateRequest& request);
+
+// Makes the answer of ReadResult. Errors are those of Engine::Result() and ResultWriter.
+absl::Status ReadResult(Engine& engine, const v1::ReadResultRequest& request,
+                        grpc::ByteBuffer& response);
 
 }  // namespace sparseagg
 

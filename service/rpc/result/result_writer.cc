@@ -222,13 +222,44 @@ grpc::Slice ResultWriter::View(const Part& part) const {
 bool ResultWriter::NextChunk(int chunk_field, grpc::ByteBuffer& message) {
   const std::vector<Part> parts = TakeParts();
   if (parts.empty()) return false;
+  std::vector<grpc::Slice> slices;
+  AppendChunk(chunk_field, parts, slices);
+  message = grpc::ByteBuffer(slices.data(), slices.size());
+  return true;
+}
+
+absl::Status ResultWriter::ReadAt(uint64_t offset, uint32_t bytes, grpc::ByteBuffer& message) {
+  v1::ReadResultResponse rest;
+  uint64_t total = 0;
+  for (const auto& source : sources_) total += source->bytes();
+  if (offset > total) {
+    return Invalid("OFFSET_OUT_OF_RANGE",
+                   absl::StrCat("offset ", offset, " is behind the end of the answer, which has ",
+                                total, " bytes"));
+  }
+  if (offset == 0) *rest.mutable_header() = header_;
+  rest.set_total_bytes(total);
+  chunk_bytes_ = bytes == 0 ? kChunkBytesDefault : std::min(bytes, kChunkBytesMax);
+  offset_ = offset;
+  source_offset_ = offset;
+  for (; source_ < sources_.size() && source_offset_ >= sources_[source_]->bytes(); ++source_) {
+    source_offset_ -= sources_[source_]->bytes();
+  }
+  std::vector<grpc::Slice> slices = {grpc::Slice(rest.SerializeAsString())};
+  AppendChunk(v1::ReadResultResponse::kChunkFieldNumber, TakeParts(), slices);
+  message = grpc::ByteBuffer(slices.data(), slices.size());
+  return absl::OkStatus();
+}
+
+// Appends the chunk that `parts` are, as a field of the message that `slices` are.
+void ResultWriter::AppendChunk(int chunk_field, const std::vector<Part>& parts,
+                               std::vector<grpc::Slice>& slices) {
   v1::AggregateChunk chunk;
   chunk.set_offset(offset_);
   size_t bytes = 0;
   for (const Part& part : parts) bytes += part.bytes;
   offset_ += bytes;
-  std::vector<grpc::Slice> slices = {
-      grpc::Slice(ChunkHead(chunk_field, chunk, v1::AggregateChunk::kDataFieldNumber, bytes))};
+  slices.emplace_back(ChunkHead(chunk_field, chunk, v1::AggregateChunk::kDataFieldNumber, bytes));
   for (auto part = parts.begin(); part != parts.end();) {
     if (IsSentFromMemory(*part)) {
       slices.push_back(View(*part++));
@@ -244,8 +275,6 @@ bool ResultWriter::NextChunk(int chunk_field, grpc::ByteBuffer& message) {
     }
     slices.push_back(std::move(made));
   }
-  message = grpc::ByteBuffer(slices.data(), slices.size());
-  return true;
 }
 
 // Smaller parts are copied together, because each slice is a separate buffer for the kernel.

@@ -1,6 +1,6 @@
 // Turns a published result into the messages of an answer: one header, then chunks of the answer's
-// byte string (for each tensor: indices, then values). Used by GetAggregate and Reduce. Arrays that
-// the result has in the requested form are sent without a copy.
+// byte string (for each tensor: indices, then values). Used by GetAggregate, ReadResult and Reduce.
+// Arrays that the result has in the requested form are sent without a copy.
 //
 // A dense tensor in the answer has sparse_dim 0, nnz 1 and no indices. With a selection of n rows
 // its shape is [n, the dimensions of a row].
@@ -39,6 +39,11 @@ class ResultWriter {
   template <typename Response>
   bool Next(grpc::ByteBuffer& message);
 
+  // Makes the ReadResultResponse with `bytes` bytes from `offset` on (0: kChunkBytesDefault; at
+  // most kChunkBytesMax, and what is left). INVALID_ARGUMENT (OFFSET_OUT_OF_RANGE). REQUIRES:
+  // Next() was not called.
+  absl::Status ReadAt(uint64_t offset, uint32_t bytes, grpc::ByteBuffer& message);
+
  private:
   struct Part {
     const ByteSource* source;
@@ -55,6 +60,8 @@ class ResultWriter {
   absl::Status AddDense(size_t position, const std::vector<uint64_t>* rows,
                         v1::TensorHeader& header);
   bool NextChunk(int chunk_field, grpc::ByteBuffer& message);
+  void AppendChunk(int chunk_field, const std::vector<Part>& parts,
+                   std::vector<grpc::Slice>& slices);
   std::vector<Part> TakeParts();
   static bool IsSentFromMemory(const Part& part);
   grpc::Slice View(const Part& part) const;

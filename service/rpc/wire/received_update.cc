@@ -210,6 +210,27 @@ absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes) {
       .takes_more = rest.takes_more()};
 }
 
+absl::StatusOr<ReceivedUploadChunk> ReadUploadChunk(ByteChain bytes) {
+  using Message = v1::UploadChunkRequest;
+  ReceivedUploadChunk received;
+  std::optional<ChunkParts> chunk;
+  const bool ok = EachField(
+      WireReader(bytes), [&](uint32_t tag, const WireReader& content, const WireReader& /*field*/) {
+        switch (tag) {
+          case Delimited(Message::kBeginFieldNumber):
+            return MergeBegin(content, &received.begin);
+          case Delimited(Message::kChunkFieldNumber):
+            if (!chunk.has_value()) chunk.emplace();
+            return ReadChunk(content, &chunk->rest, &chunk->data);
+          default:
+            return true;
+        }
+      });
+  if (!ok) return Malformed("UploadChunkRequest");
+  if (chunk.has_value()) received.chunk = ToChunk(*std::move(chunk));
+  return received;
+}
+
 uint64_t BytesHeld(const ReceivedUpdate& update) {
   uint64_t bytes = update.tensors.capacity() * sizeof(ReceivedUpdate::Tensor);
   for (const ReceivedUpdate::Tensor& tensor : update.tensors) {

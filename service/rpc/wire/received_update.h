@@ -1,7 +1,7 @@
 // Parses the messages of clients from the received bytes. In messages with updates
-// (SubmitUpdateRequest, StreamUpdatesRequest, ReduceRequest) payloads are not copied; protobuf
-// parses the rest of them, and all other messages, without unknown fields (known_fields.h). The
-// result is the same as that of protobuf's parser; a test compares the two.
+// (SubmitUpdateRequest, StreamUpdatesRequest, UploadChunkRequest, ReduceRequest) payloads are not
+// copied; protobuf parses the rest of them, and all other messages, without unknown fields
+// (known_fields.h). The result is the same as that of protobuf's parser; a test compares the two.
 #ifndef SPARSEAGG_SERVICE_RPC_WIRE_RECEIVED_UPDATE_H_
 #define SPARSEAGG_SERVICE_RPC_WIRE_RECEIVED_UPDATE_H_
 
@@ -45,6 +45,12 @@ struct ReceivedChunk {
 // Whole updates that came in one message.
 using ReceivedBatch = std::vector<ReceivedUpdate>;
 
+// An UploadChunkRequest.
+struct ReceivedUploadChunk {
+  v1::BeginUpdate begin;
+  std::optional<ReceivedChunk> chunk;
+};
+
 // A message without a body is std::monostate.
 struct ReceivedStreamMessage {
   std::variant<std::monostate, ReceivedUpdate, v1::BeginUpdate, ReceivedChunk, ReceivedBatch> body;
@@ -57,6 +63,7 @@ using ReceivedReduceMessage =
 // tensors or updates.
 absl::StatusOr<ReceivedUpdate> ReadSubmitUpdate(ByteChain bytes);
 absl::StatusOr<ReceivedStreamMessage> ReadStreamUpdates(ByteChain bytes);
+absl::StatusOr<ReceivedUploadChunk> ReadUploadChunk(ByteChain bytes);
 absl::StatusOr<ReceivedReduceMessage> ReadReduce(ByteChain bytes);
 
 // The limit for requests that consist of names, numbers and times.

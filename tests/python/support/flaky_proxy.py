@@ -7,11 +7,12 @@ import threading
 
 
 class FlakyProxy:
-    """Forwards to `port`; the first connection is cut after `cut_after_bytes` from the client, later ones are not."""
+    """Forwards to `port`; the first `cuts` connections are cut after `cut_after_bytes` from the client."""
 
-    def __init__(self, port: int, cut_after_bytes: int | None = None) -> None:
+    def __init__(self, port: int, cut_after_bytes: int | None = None, cuts: int = 1) -> None:
         self._port = port
         self._cut_after_bytes = cut_after_bytes
+        self._cuts_left = cuts
         self._lost = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
@@ -39,7 +40,8 @@ class FlakyProxy:
             except OSError:
                 return  # closed
             far = socket.create_connection(("127.0.0.1", self._port))
-            cut, self._cut_after_bytes = self._cut_after_bytes, None
+            cut = self._cut_after_bytes if self._cuts_left > 0 else None
+            self._cuts_left -= 1
             self.connections += 1
             threading.Thread(target=self._forward, args=(near, far, cut, True), daemon=True).start()
             threading.Thread(

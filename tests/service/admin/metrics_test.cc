@@ -137,6 +137,13 @@ TEST_F(MetricsTest, ALostGpuIsSeen) {
   EXPECT_THAT(Scraped(metrics, "sparseagg_backend_lost"), ElementsAre(1));
 }
 
+TEST_F(MetricsTest, HasTheNumberOfConnectionsOverHttp) {
+  Metrics metrics;
+  EXPECT_THAT(Scraped(metrics, "sparseagg_http_connections"), ElementsAre(0));
+  metrics.OnHttpConnections(3);
+  EXPECT_THAT(Scraped(metrics, "sparseagg_http_connections"), ElementsAre(3));
+}
+
 // Every state of a round counts once, however often it is requested.
 TEST_F(MetricsTest, AnObserverHearsOfEachChangeOfARound) {
   class States : public EngineObserver {

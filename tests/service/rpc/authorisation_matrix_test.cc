@@ -120,6 +120,17 @@ absl::Status CallStreamUpdatesInChunks(Stub& stub, const std::string& token, con
   // It was begun, which is what the test checks.
   return ErrorReason(status) == "UPLOAD_INCOMPLETE" ? absl::OkStatus() : status;
 }
+absl::Status CallUploadChunk(Stub& stub, const std::string& token, const Target& target) {
+  v1::UploadChunkRequest request;
+  *request.mutable_begin() = Chunked(UpdateFor(target)).begin;
+  return Unary(stub, token, &Stub::UploadChunk, request);
+}
+absl::Status CallReadResult(Stub& stub, const std::string& token, const Target& target) {
+  v1::ReadResultRequest request;
+  request.mutable_result()->set_name(target.round);
+  const absl::Status status = Unary(stub, token, &Stub::ReadResult, request);
+  return ErrorReason(status) == "ROUND_NOT_PUBLISHED" ? absl::OkStatus() : status;
+}
 absl::Status CallGetAggregate(Stub& stub, const std::string& token, const Target& target) {
   v1::GetAggregateRequest request;
   request.set_name(target.round);
@@ -205,7 +216,9 @@ const std::vector<Rpc>& Rpcs() {
       {"SubmitUpdate", CallSubmitUpdate},
       {"StreamUpdates", CallStreamUpdates},
       {"StreamUpdates", CallStreamUpdatesInChunks},
+      {"UploadChunk", CallUploadChunk},
       {"GetAggregate", CallGetAggregate},
+      {"ReadResult", CallReadResult},
       {"GetPartial", CallGetPartial},
       {"SubmitPartial", CallSubmitPartial},
       {"SubmitPartial", CallSubmitPartialAsUpdate},
@@ -471,7 +484,8 @@ TEST_F(AuthorisationMatrixTest, ATenantsWaitsAreLimitedAndCountedApart) {
 
 TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEverybody) {
   size_t refusals = 0;
-  for (const auto& call : {CallSubmitUpdate, CallStreamUpdates, CallStreamUpdatesInChunks}) {
+  for (const auto& call :
+       {CallSubmitUpdate, CallStreamUpdates, CallStreamUpdatesInChunks, CallUploadChunk}) {
     const std::string round = Round("acme");
     for (const std::string other : {"contributor-2", "contributor-10", "owner-1"}) {
       const absl::Status refused = call(*stub_, "acmecontributor", {round, other});
@@ -479,7 +493,8 @@ TEST_F(AuthorisationMatrixTest, ContributorsSendInTheirOwnNameAndOwnersForEveryb
       EXPECT_EQ(ErrorReason(refused), "CONTRIBUTOR_NOT_YOURS");
       EXPECT_EQ(RefusedCalls().size(), ++refusals);
       EXPECT_THAT(RefusedCalls().back(), ::testing::AnyOf("SubmitUpdate CONTRIBUTOR_NOT_YOURS",
-                                                          "StreamUpdates CONTRIBUTOR_NOT_YOURS"));
+                                                          "StreamUpdates CONTRIBUTOR_NOT_YOURS",
+                                                          "UploadChunk CONTRIBUTOR_NOT_YOURS"));
       const absl::Status nowhere = call(*stub_, "acmecontributor", {"rounds/nowhere", other});
       ++refusals;
       EXPECT_EQ(nowhere, refused) << "it does not tell which rounds there are";

@@ -1,0 +1,364 @@
+"""Clients of the HTTP edge that mean harm, or only break: each gets a clear answer, and nothing of them remains."""
+
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import tempfile
+import threading
+import unittest
+
+from server import Server, wait_until
+
+MIB = 1 << 20
+CONNECTIONS = int(os.environ.get("SPARSEAGG_HTTP_CONNECTIONS", 9_000))
+PATH = "/sparseagg.v1.AggregationService/"
+TIMEOUT_S = 120
+
+
+def request(method: str, body: bytes = b"{}", *headers: str, length: int | None = None) -> bytes:
+    """A POST with a JSON body, as it is sent."""
+    lines = [
+        f"POST {PATH}{method} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body) if length is None else length}",
+        *headers,
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class Connection:
+    """A socket, and the answers that come over it."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self._received = b""
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def send_some(self, data: bytes) -> None:
+        """Sends a body that the server may refuse before its end."""
+        try:
+            self.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _more(self) -> bool:
+        data = self.socket.recv(1 << 16)
+        self._received += data
+        return bool(data)
+
+    def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of the next answer; ConnectionError at the end."""
+        while b"\r\n\r\n" not in self._received:
+            if not self._more():
+                raise ConnectionError(f"the connection ended with {self._received!r}")
+        head, self._received = self._received.split(b"\r\n\r\n", 1)
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        size = int(headers.get("content-length", 0))
+        while len(self._received) < size and self._more():
+            pass
+        body, self._received = self._received[:size], self._received[size:]
+        return int(first.split()[1]), headers, body
+
+    def is_closed(self) -> bool:
+        """Waits for the end of the connection; False if something else comes."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def reason_of(body: bytes) -> str:
+    return json.loads(body)["details"][0]["debug"]["reason"]
+
+
+class HttpTest(unittest.TestCase):
+    def start(self, *arguments: str) -> Server:
+        folder = tempfile.TemporaryDirectory(prefix="sparseagg_http_")
+        self.addCleanup(folder.cleanup)
+        port_file = os.path.join(folder.name, "port")
+        server = Server("--http-listen=127.0.0.1:0", f"--http-port-file={port_file}", *arguments)
+        self.addCleanup(server.close)
+        with open(port_file) as file:
+            self.port = int(file.read())
+        return server
+
+    def connect(self) -> Connection:
+        connection = Connection(self.port)
+        self.addCleanup(connection.close)
+        return connection
+
+    def check_serves(self, server: Server) -> None:
+        self.assertTrue(server.alive(), server.log())
+        connection = self.connect()
+        connection.send(request("ListRounds"))
+        self.assertEqual(connection.answer()[0], 200)
+
+    def check_refused(self, sent: bytes, status: int, reason: str) -> None:
+        """The answer names the reason, and the connection is closed after it."""
+        connection = self.connect()
+        connection.send(sent)
+        got, headers, body = connection.answer()
+        self.assertEqual((got, reason_of(body)), (status, reason), body)
+        self.assertEqual(headers["connection"], "close")
+        self.assertTrue(connection.is_closed())
+
+
+class MalformedTest(HttpTest):
+    def test_lengths_that_contradict_each_other(self) -> None:
+        server = self.start()
+        twice = request("ListRounds", b"{}", "Content-Length: 3")
+        both = request("ListRounds", b"2\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding: chunked")
+        for sent in [
+            twice,
+            both,
+            request("ListRounds").replace(b"Length: 2", b"Length: -2"),
+            request("ListRounds").replace(b"Length: 2", b"Length: 2e0"),
+            request("ListRounds").replace(b"Length: 2", b"Length: 99999999999999999999"),
+        ]:
+            self.check_refused(sent, 400, "MALFORMED_REQUEST")
+        chunked = request("ListRounds", b"").replace(
+            b"Content-Length: 0", b"Transfer-Encoding: chunked"
+        )
+        for body in [
+            b"x\r\n{}\r\n0\r\n\r\n",
+            b"2\r\n{}\r\nxx\r\n",
+            b"1;" + b"x" * (20 << 10),
+            b"fffffffffffffffff\r\n",
+        ]:
+            self.check_refused(chunked + body, 400, "MALFORMED_REQUEST")
+        connection = self.connect()
+        connection.send(chunked + b"1\r\n{\r\n1;name=value\r\n}\r\n0\r\n\r\n")
+        self.assertEqual(connection.answer()[0], 200)
+        # Less than was stated: the client has gone. More: the next request, which is none.
+        connection.send(request("ListRounds", b"{}", length=3))
+        connection.close()
+        connection = self.connect()
+        connection.send(request("ListRounds", b"{}xx\r\n\r\n", length=2))
+        self.assertEqual(connection.answer()[0], 200)
+        self.assertEqual(reason_of(connection.answer()[2]), "MALFORMED_REQUEST")
+        self.check_serves(server)
+
+    def test_what_is_not_http(self) -> None:
+        server = self.start()
+        for sent in [
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+            b"\0" * 100 + b"\r\n\r\n",
+            b"POST /a b HTTP/1.1\r\n\r\n",
+            b"POST / HTTP/1.1\r\nno colon\r\n\r\n",
+            b"POST / HTTP/1.1\r\nName : value\r\n\r\n",
+        ]:
+            self.check_refused(sent, 400, "MALFORMED_REQUEST")
+        self.check_serves(server)
+
+    def test_heads_and_bodies_that_are_too_large(self) -> None:
+        server = self.start()
+        before = server.memory_bytes("VmHWM")
+        head = b"POST / HTTP/1.1\r\n" + b"Name: " + b"x" * (15 << 10) + b"\r\n"
+        self.check_refused(head + b"Other: " + b"y" * (2 << 10), 431, "HEADERS_TOO_LARGE")
+        many = b"".join(b"N%d: v\r\n" % i for i in range(3_000))
+        self.check_refused(b"POST / HTTP/1.1\r\n" + many, 431, "HEADERS_TOO_LARGE")
+        self.check_refused(request("SubmitUpdate", b"", length=1 << 40), 413, "MESSAGE_TOO_LARGE")
+        chunked = request("SubmitUpdate", b"").replace(
+            b"Content-Length: 0", b"Transfer-Encoding: chunked"
+        )
+        connection = self.connect()
+        connection.send_some(chunked + (b"100000\r\n" + b" " * MIB + b"\r\n") * 30)
+        self.assertEqual(reason_of(connection.answer()[2]), "MESSAGE_TOO_LARGE")
+        self.check_serves(server)
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(server.memory_bytes("VmHWM") - before, 200 * MIB)
+
+    def test_json_that_would_take_much_more_memory_than_its_text(self) -> None:
+        server = self.start()
+        before = server.memory_bytes("VmHWM")
+        for body in [
+            b'{"tensors": [' + b"{}," * (4 * MIB // 3) + b"{}]}",
+            b'{"tensors": [{"header": {"denseShape": [' + b"1," * (2 * MIB) + b"1]}}]}",
+            b'{"tensors": ' * 100_000,
+            b"[" * MIB,
+            b'"' + b"\\u0041" * (MIB // 2) + b'"',
+        ]:
+            connection = self.connect()
+            connection.send(request("SubmitUpdate", body))
+            status, _, answer = connection.answer()
+            self.assertEqual(status, 400, answer[:500])
+            self.assertLess(len(answer), 4096)
+        self.check_serves(server)
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(server.memory_bytes("VmHWM") - before, 400 * MIB)
+
+    def test_pipelined_requests_are_answered_in_order(self) -> None:
+        server = self.start()
+        connection = self.connect()
+        ids = [f"id-{i}" for i in range(500)]
+        connection.send(b"".join(request("ListRounds", b"{}", f"X-Request-Id: {i}") for i in ids))
+        answers = [connection.answer() for _ in ids]
+        self.assertEqual([headers["x-request-id"] for _, headers, _ in answers], ids)
+        # One that is refused before its body ends the connection, and the others are dropped.
+        connection.send(request("Nothing", b"{}") + request("CreateRound", b"{}"))
+        self.assertEqual(reason_of(connection.answer()[2]), "UNKNOWN_METHOD")
+        self.assertTrue(connection.is_closed())
+        self.check_serves(server)
+
+
+class SlowTest(HttpTest):
+    def test_a_head_that_does_not_end_and_a_body_that_stands_still(self) -> None:
+        server = self.start("--upload-rate-window-ms=2000")
+        heads = [self.connect() for _ in range(200)]
+        for connection in heads:
+            connection.send(request("ListRounds")[:20])
+        bodies = [self.connect() for _ in range(200)]
+        for connection in bodies:
+            connection.send(request("ListRounds", b"{", length=1000))
+        self.check_serves(server)
+        for connection in bodies + heads:
+            status, _, body = connection.answer()
+            self.assertEqual((status, reason_of(body)), (408, "REQUEST_TOO_SLOW"))
+            self.assertTrue(connection.is_closed())
+        self.check_serves(server)
+
+    def test_an_answer_that_nobody_reads(self) -> None:
+        server = self.start("--upload-rate-window-ms=1000", "--upload-rate-min=1099511627776")
+        connection = self.connect()
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sent = threading.Thread(target=self.send_until_closed, args=(connection,))
+        sent.start()
+        sent.join()
+        self.check_serves(server)
+
+    def send_until_closed(self, connection: Connection) -> None:
+        """Sends requests and reads no answer, until the server has enough of it."""
+        data = request("GetServerInfo") * 100
+        try:
+            while True:
+                connection.send(data)
+        except OSError:
+            pass
+
+    def test_a_wait_that_nobody_waits_for_any_more_ends(self) -> None:
+        server = self.start()
+        server.create_round("r", 10)
+        waits = [self.connect() for _ in range(50)]
+        for connection in waits:
+            connection.send(request("WaitRound", b'{"name": "rounds/r", "timeout": "300s"}'))
+        self.assertTrue(wait_until(lambda: server.load().calls > 50))
+        for connection in waits:
+            connection.close()
+        self.assertTrue(wait_until(lambda: server.load().calls == 1))
+
+
+class ManyTest(HttpTest):
+    def setUp(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.most = min(CONNECTIONS, hard // 2 - 200)
+
+    def threads_of(self, server: Server) -> int:
+        return len(os.listdir(f"/proc/{server.pid}/task"))
+
+    def test_idle_connections_cost_memory_of_a_buffer_and_no_thread(self) -> None:
+        server = self.start()
+        self.check_serves(server)
+        before, threads = server.memory_bytes(), self.threads_of(server)
+        connections = [self.connect() for _ in range(self.most)]
+        for connection in connections[::10]:  # some have been used
+            connection.send(request("ListRounds"))
+        for connection in connections[::10]:
+            self.assertEqual(connection.answer()[0], 200)
+        self.check_serves(server)
+        each = (server.memory_bytes() - before) / self.most
+        print(f"{self.most} idle connections: {each / 1024:.1f} KiB each")
+        self.assertLessEqual(self.threads_of(server), threads + 16)
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(each, 32 << 10)
+        for connection in connections:
+            connection.close()
+        self.assertTrue(wait_until(lambda: server.descriptors() < 200))
+        self.check_serves(server)
+
+    def test_connections_beyond_the_limit_are_told_and_later_ones_served(self) -> None:
+        server = self.start("--http-connections-max=20")
+        held = [self.connect() for _ in range(20)]
+        for connection in held:
+            connection.send(request("ListRounds"))
+            self.assertEqual(connection.answer()[0], 200)
+        status, headers, body = self.connect().answer()
+        self.assertEqual((status, json.loads(body)["code"]), (503, "unavailable"))
+        self.assertEqual(headers["retry-after"], "1")
+        for connection in held:
+            connection.close()
+        self.assertTrue(wait_until(self.is_served))
+        self.assertTrue(server.alive())
+
+    def is_served(self) -> bool:
+        connection = Connection(self.port)
+        try:
+            connection.send(request("ListRounds"))
+            return connection.answer()[0] == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def test_bodies_share_a_budget(self) -> None:
+        server = self.start("--http-bytes-max=4MiB")
+        # Announced bytes take nothing, those that have come do.
+        held = [self.connect() for _ in range(20)]
+        for connection in held:
+            connection.send(request("SubmitUpdate", b" " * 1000, length=10 * MIB))
+        self.check_serves(server)
+        large = held[:2]  # one of them comes too late, or both disturb each other
+        for connection in large:
+            connection.send_some(b" " * (3 * MIB))
+        answered, _, _ = select.select([one.socket for one in large], [], [], TIMEOUT_S)
+        refused = next(one for one in large if one.socket is answered[0])
+        status, headers, body = refused.answer()
+        self.assertEqual((status, reason_of(body)), (429, "HTTP_MEMORY_FULL"))
+        self.assertEqual(headers["retry-after"], "1")
+        for connection in large:
+            connection.close()
+        self.assertTrue(wait_until(lambda: self.answer_to_2_mib() == "MALFORMED_JSON"))
+        self.check_serves(server)
+
+    def answer_to_2_mib(self) -> str:
+        connection = Connection(self.port)
+        connection.send_some(request("SubmitUpdate", b" " * (2 * MIB)))
+        _, _, body = connection.answer()
+        connection.close()
+        return reason_of(body)
+
+    def test_a_stop_does_not_wait_for_idle_connections(self) -> None:
+        server = self.start("--drain-timeout-ms=600000")
+        for connection in [self.connect() for _ in range(100)]:
+            connection.send(request("ListRounds"))
+            self.assertEqual(connection.answer()[0], 200)
+        self.assertEqual(server.stop(), 0)
+
+    def test_resets_at_every_moment(self) -> None:
+        server = self.start()
+        sent = request("ListRounds") * 3
+        linger = struct.pack("ii", 1, 0)  # close() then resets
+        for size in range(0, len(sent), 7):
+            connection = Connection(self.port)
+            connection.send(sent[:size])
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            connection.close()
+        self.assertTrue(wait_until(lambda: server.descriptors() < 100))
+        self.check_serves(server)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
