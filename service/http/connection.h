@@ -25,7 +25,7 @@
 #include "service/http/connection_set.h"
 #include "service/http/memory_budget.h"
 #include "service/http/request_check.h"
-#include "service/rpc/local_calls.h"
+#include "service/rpc/local/local_calls.h"
 
 namespace sparseagg {
 

@@ -1,7 +1,7 @@
 // The HTTP edge: the unary calls of the server for clients that cannot speak gRPC, over HTTP/1.1
 // (web_protocol.h), on a port of its own. Each request becomes a call within the process
-// (service/rpc/local_calls.h), so handlers, authorisation, limits, audit and errors are those of
-// gRPC. docs/http.md describes it for users.
+// (service/rpc/local/local_calls.h), so handlers, authorisation, limits, audit and errors are those
+// of gRPC. docs/http.md describes it for users.
 #ifndef SPARSEAGG_SERVICE_HTTP_HTTP_EDGE_H_
 #define SPARSEAGG_SERVICE_HTTP_HTTP_EDGE_H_
 
@@ -16,7 +16,7 @@
 #include "service/auth/authenticator.h"
 #include "service/auth/tls_files.h"
 #include "service/engine/limits.h"
-#include "service/rpc/local_calls.h"
+#include "service/rpc/local/local_calls.h"
 
 namespace sparseagg {
 

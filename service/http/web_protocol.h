@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/http/method_table.h"
-#include "service/rpc/local_calls.h"
+#include "service/rpc/local/local_calls.h"
 
 namespace sparseagg {
 

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "service/auth/authorisation.h"
 #include "service/engine/names.h"
-#include "service/rpc/forwarded_caller.h"
+#include "service/rpc/local/forwarded_caller.h"
 
 namespace sparseagg {
 namespace {

@@ -16,7 +16,7 @@
 #include "service/engine/engine.h"
 #include "service/rpc/aggregation_service.h"
 #include "service/rpc/call_observer.h"
-#include "service/rpc/local_calls.h"
+#include "service/rpc/local/local_calls.h"
 #include "service/rpc/tasks/task_service.h"
 #include "service/tasks/tasks.h"
 

@@ -209,7 +209,6 @@ TEST_F(InterleavingTest, NobodyButTheCallerWaitsForTheDiskOfANewRound) {
   EXPECT_TRUE(created.ok()) << created.status();
 }
 
-
 TEST_F(InterleavingTest, NobodyWaitsForAPublication) {
   for (const Failpoint point :
        {Failpoint::kTransactionBegun, Failpoint::kRowsWritten, Failpoint::kMemoryUpdated}) {

@@ -30,6 +30,7 @@ SUBMIT = Checker("service_engine_submit_test")
 CONFORMANCE = Checker("conformance_conformance_test")
 
 DURABLE = "service/store/durable_store.cc"
+READER = "service/store/store_reader.cc"
 DIRECTORY = "service/store/files/data_directory.cc"
 REDUCERS = "service/engine/ingest/tensor_reducers.cc"
 TABLES = "service/store/tables.cc"
@@ -95,7 +96,7 @@ MUTATIONS = (
     Mutation(
         "neither a look at the books nor a unique key when a group is committed",
         (
-            (PUT_GROUP, "if (AnswerFrom(*round.accepted, *put)) continue;", ""),
+            (PUT_GROUP, "if (AnswerFrom(*round.accepted, put)) return;", ""),
             (SCHEMA, "CREATE UNIQUE INDEX contributors", "CREATE INDEX contributors"),
         ),
         STORE,
@@ -219,7 +220,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a missing update is not noticed",
-        ((DURABLE, "gapless &= update.sequence", "gapless |= update.sequence"),),
+        ((READER, "gapless &= update.sequence", "gapless |= update.sequence"),),
         DURABLE_STORE,
     ),
     # --- Retention and memory ---
@@ -545,7 +546,7 @@ MUTATIONS = (
             (
                 "service/engine/recovery/stored.cc",
                 'if (nnz > bytes.size() / entry_bytes) return Damaged("result");',
-                "",
+                'if (entry_bytes == 0) return Damaged("result");',
             ),
         ),
         fuzz("stored_result"),

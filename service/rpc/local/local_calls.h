@@ -2,8 +2,8 @@
 // (service/http/). They go through gRPC's in-process channel, so that handlers, authorisation,
 // limits, audit, metrics and log are those of a call over gRPC's own port. No type of gRPC is
 // needed to make one.
-#ifndef SPARSEAGG_SERVICE_RPC_LOCAL_CALLS_H_
-#define SPARSEAGG_SERVICE_RPC_LOCAL_CALLS_H_
+#ifndef SPARSEAGG_SERVICE_RPC_LOCAL_LOCAL_CALLS_H_
+#define SPARSEAGG_SERVICE_RPC_LOCAL_LOCAL_CALLS_H_
 
 #include <chrono>
 #include <functional>
@@ -47,4 +47,4 @@ class LocalCalls {
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_LOCAL_CALLS_H_
+#endif  // SPARSEAGG_SERVICE_RPC_LOCAL_LOCAL_CALLS_H_

@@ -1,4 +1,4 @@
-#include "service/rpc/forwarded_caller.h"
+#include "service/rpc/local/forwarded_caller.h"
 
 #include <cstdint>
 #include <random>

@@ -1,8 +1,8 @@
 // Who made a call that another listener of this process received and passes on (local_calls.h). The
 // listener adds the caller's address and the names in its certificate to the metadata, with a
 // secret that never leaves the process: the same metadata from anyone else has no effect.
-#ifndef SPARSEAGG_SERVICE_RPC_FORWARDED_CALLER_H_
-#define SPARSEAGG_SERVICE_RPC_FORWARDED_CALLER_H_
+#ifndef SPARSEAGG_SERVICE_RPC_LOCAL_FORWARDED_CALLER_H_
+#define SPARSEAGG_SERVICE_RPC_LOCAL_FORWARDED_CALLER_H_
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
@@ -25,4 +25,4 @@ std::optional<ForwardedCaller> ReadForwardedCaller(const grpc::ServerContextBase
 
 }  // namespace sparseagg
 
-#endif  // SPARSEAGG_SERVICE_RPC_FORWARDED_CALLER_H_
+#endif  // SPARSEAGG_SERVICE_RPC_LOCAL_FORWARDED_CALLER_H_

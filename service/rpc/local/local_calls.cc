@@ -1,9 +1,9 @@
-#include "service/rpc/local_calls.h"
+#include "service/rpc/local/local_calls.h"
 
 #include <grpcpp/generic/generic_stub.h>
 
-#include "service/rpc/forwarded_caller.h"
 #include "service/rpc/grpc_server.h"
+#include "service/rpc/local/forwarded_caller.h"
 #include "service/rpc/wire/request_ids.h"
 
 namespace sparseagg {
