@@ -178,7 +178,7 @@ uint64_t DensePlan::RowsPerVisit(uint64_t entries, size_t cursors, uint64_t cell
   const auto rows = static_cast<uint64_t>(
       std::clamp(worth, static_cast<double>(least), static_cast<double>(slice)));
   const uint64_t visits = std::max<uint64_t>(slice / rows, 1);  // of equal size
-  return (slice + visits - 1) / visits;
+  return std::max<uint64_t>((slice + visits - 1) / visits, 1);
 }
 
 // REQUIRES: the cursors are sorted, or there is only one slice.
