@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/tasks.pb.h"
 
 namespace sparseagg {
 namespace {
@@ -14,6 +15,7 @@ using FileOf = const google::protobuf::Descriptor* (*)();
 // The files of the services, each by one of its messages, so that it is linked.
 constexpr FileOf kFiles[] = {
     &v1::GetServerInfoRequest::descriptor,
+    &v1::AcquireTasksRequest::descriptor,
 };
 
 }  // namespace

@@ -133,11 +133,11 @@ std::map<std::string, Case, std::less<>> Cases() {
 }
 
 // Nobody exceeds the first two by a request. The others are limits of the network's edge, and of
-// tenants: get_aggregate_test.cc, tenant_limits_test.cc.
+// tenants, and of tasks: get_aggregate_test.cc, tenant_limits_test.cc, tasks_test.cc.
 bool IsTestedElsewhere(std::string_view limit) {
   return limit == "result-retention-ms" || limit == "retry-horizon-ms" ||
          limit == "message-bytes-max" || limit == "dense-result-bytes-max" ||
-         limit.starts_with("tenant-");
+         limit.starts_with("tenant-") || limit.starts_with("task");
 }
 
 TEST(LimitsTest, AnErrorNamesTheLimitThatItIsAbout) {

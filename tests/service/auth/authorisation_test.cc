@@ -8,20 +8,24 @@
 
 #include "base/status.h"
 #include "sparseagg/v1/aggregation.pb.h"
+#include "sparseagg/v1/tasks.pb.h"
 
 namespace sparseagg {
 namespace {
 
 Caller Phone(RoleSet roles) { return {.tenant = "acme", .principal = "phone-1", .roles = roles}; }
 
-TEST(AuthorisationTest, EveryRpcOfTheServiceHasOneRow) {
+TEST(AuthorisationTest, EveryRpcOfTheServicesHasOneRow) {
   std::multiset<std::string> rows;
   for (const RpcRule& rule : RpcRules()) {
     if (rule.rpc.find('/') == std::string_view::npos) rows.insert(std::string(rule.rpc));
   }
   std::multiset<std::string> rpcs;
-  const auto* service = v1::GetServerInfoRequest::descriptor()->file()->service(0);
-  for (int i = 0; i < service->method_count(); ++i) rpcs.insert(service->method(i)->name());
+  for (const auto* file : {v1::GetServerInfoRequest::descriptor()->file(),
+                           v1::AcquireTasksRequest::descriptor()->file()}) {
+    const auto* service = file->service(0);
+    for (int i = 0; i < service->method_count(); ++i) rpcs.insert(service->method(i)->name());
+  }
   EXPECT_EQ(rows, rpcs);
 }
 

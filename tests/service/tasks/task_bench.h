@@ -120,7 +120,8 @@ class TaskBench {
   }
   absl::Status Renew(const TaskSnapshot& task) {
     const TaskLeaseKey lease{task.name, task.lease->token};
-    return tasks_->Renew(tenant, {}, {&lease, 1}).value().at(0).status();
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto renewed, tasks_->Renew(tenant, {}, {&lease, 1}));
+    return renewed.at(0).status();
   }
   TaskSnapshot Get(const std::string& name) { return tasks_->Get(tenant, {}, name).value(); }
   TaskGroupSnapshot Group(const std::string& name) {

@@ -306,11 +306,14 @@ TEST_F(TasksTest, LimitsAreCheckedBeforeAnythingIsCreated) {
   const absl::Status full = bench_.Create("h", 1);
   EXPECT_EQ(ErrorReason(full), "TENANT_TASKS_FULL");
   EXPECT_GT(RetryAfterMs(full), 0u);
+  EXPECT_THAT(full.message(), HasSubstr("tenant-tasks-max = 6"));
   bench_.tenant = "acme";
   EXPECT_EQ(ErrorReason(bench_.Create("g", 5)), "TASKS_FULL");
   TaskGroupSpec spec;
   spec.payload = "123456789";
-  EXPECT_EQ(ErrorReason(bench_.Create("g", 1, "rounds/r", spec)), "TASK_BYTES_FULL");
+  const absl::Status bytes = bench_.Create("g", 1, "rounds/r", spec);
+  EXPECT_EQ(ErrorReason(bytes), "TASK_BYTES_FULL");
+  EXPECT_THAT(bytes.message(), HasSubstr("task-bytes-max = 8"));
   spec.payload = "12345678";
   EXPECT_TRUE(bench_.Create("g", 1, "rounds/r", spec).ok());
 }
