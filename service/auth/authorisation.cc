@@ -27,7 +27,7 @@ constexpr RpcRule kRules[] = {
     {"UploadChunk", {kOwner, kContributor, kWorker}},
     {"GetAggregate", {kOwner, kReader}},
     {"ReadResult", {kOwner, kReader}},
-    // A partial aggregate names its contributors, and whoever sends one speaks for them.
+    // A partial aggregate names its contributors, and its sender speaks for them.
     {"GetPartial", {kOwner}},
     {"SubmitPartial", {kOwner}},
     {"VerifyRound", {kOperator, kOwner}},

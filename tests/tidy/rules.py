@@ -91,6 +91,18 @@ LIBRARIES = [
 _STD = ["std", "std/"]
 _LOW = [*_STD, "absl", "absl/", "base"]  # what any host code may use
 _SERVICE = ["service", "service/"]
+_TESTS_OF_ENGINE = [
+    *_LOW,
+    "sparse",
+    "sparse/",
+    "service/store",
+    "service/engine",
+    "service/engine/",
+    "tests",
+    "gtest",
+    "openssl",
+    "posix",
+]
 _CPU = [*_LOW, "sparse", "sparse/", "highway"]
 _ENGINE = [*_LOW, "sparse", "sparse/", "service/store", "service/engine"]
 DEPENDENCIES = [
@@ -367,37 +379,8 @@ DEPENDENCIES = [
             "gtest",
         ],
     ),
-    (
-        r"tests/service/engine/partial/.*",
-        [
-            *_LOW,
-            "sparse",
-            "sparse/",
-            "service/store",
-            "service/engine",
-            "service/engine/",
-            "tests",
-            "gtest",
-            "openssl",
-            "json",
-            "posix",
-        ],
-    ),
-    (
-        r"tests/service/(store|engine)/.*",
-        [
-            *_LOW,
-            "sparse",
-            "sparse/",
-            "service/store",
-            "service/engine",
-            "service/engine/",
-            "tests",
-            "gtest",
-            "openssl",
-            "posix",
-        ],
-    ),
+    (r"tests/service/engine/partial/.*", [*_TESTS_OF_ENGINE, "json"]),
+    (r"tests/service/(store|engine)/.*", _TESTS_OF_ENGINE),
     (
         r"tests/(service/auth/.*|support/certificates.*)",
         [*_LOW, *_SERVICE, "proto/", "openssl", "json", "tests", "gtest"],

@@ -158,8 +158,8 @@ absl::Status CallSubmitPartial(Stub& stub, const std::string& token, const Targe
   const absl::Status status = Unary(stub, token, &Stub::SubmitPartial, request);
   return ErrorReason(status) == "INVALID_PARTIAL" ? absl::OkStatus() : status;
 }
-// The same over StreamUpdates, as a whole and in chunks: whoever may only send updates of his own
-// may not send those of others in this form.
+// The same over StreamUpdates, as a whole and in chunks: a caller that may only send its own
+// updates may not send those of others in this form.
 absl::Status CallSubmitPartialAsUpdate(Stub& stub, const std::string& token, const Target& target) {
   v1::SubmitUpdateRequest update;
   *update.mutable_header() = UpdateFor(target).header();
