@@ -1,8 +1,8 @@
 """Runs every suite that is too long for CI, at full size, and prints one table. `./dev check` calls it.
 
 A suite that fails does not end the run. Results are kept in build/check/ and belong to the sources that they were made of:
-`--from` and `--only` complete the table of an earlier run while no source has changed. What is written of a run, pages (*.md)
-and bench/results, is no source.
+`--from` and `--only` complete the table of an earlier run, in which a suite stays while no source that it reads has changed.
+What is written of a run, pages (*.md) and bench/results, is no source.
 """
 
 import argparse
@@ -44,11 +44,12 @@ def git(*arguments: str, index: str | None = None) -> str:
     ).stdout.strip()
 
 
-def state_of_sources() -> str:
-    """The name that git gives to the working tree without pages and results."""
+def state_of_sources(unread: tuple[str, ...] = ()) -> str:
+    """The name that git gives to the working tree without pages, results and what matches `unread`."""
     with tempfile.TemporaryDirectory() as folder:
         index = str(pathlib.Path(folder) / "index")
-        git("add", "--all", "--", ".", ":(exclude)*.md", ":(exclude)bench/results", index=index)
+        without = [f":(exclude){pattern}" for pattern in ("*.md", "bench/results", *unread)]
+        git("add", "--all", "--", ".", *without, index=index)
         return git("write-tree", index=index)
 
 
@@ -156,24 +157,28 @@ class Results:
 
     def __init__(self) -> None:
         self._file = OUT / "results.json"
-        self.state = state_of_sources()
+        states = {unread: state_of_sources(unread) for unread in {suite.unread for suite in SUITES}}
+        self._states = {suite.name: states[suite.unread] for suite in SUITES}
         self.outcomes: dict[str, Outcome] = self._kept()
 
     def _kept(self) -> dict[str, Outcome]:
         if not self._file.is_file():
             return {}
         kept = json.loads(self._file.read_text())
-        if kept["state"] != self.state:
-            return {}
-        return {name: Outcome(**fields) for name, fields in kept["outcomes"].items()}
+        return {
+            name: Outcome(**entry["outcome"])
+            for name, entry in kept.items()
+            if entry["state"] == self._states.get(name)
+        }
 
     def add(self, suite: Suite, outcome: Outcome) -> None:
         # Another run may have added its suites since: two that use different presets may go on beside each other.
         self.outcomes = {**self._kept(), suite.name: outcome}
-        fields = {name: dataclasses.asdict(outcome) for name, outcome in self.outcomes.items()}
-        self._file.write_text(
-            json.dumps({"state": self.state, "outcomes": fields}, indent=1) + "\n"
-        )
+        kept = {
+            name: {"state": self._states[name], "outcome": dataclasses.asdict(outcome)}
+            for name, outcome in self.outcomes.items()
+        }
+        self._file.write_text(json.dumps(kept, indent=1) + "\n")
         (OUT / "table.md").write_text(table(self.outcomes))
 
 

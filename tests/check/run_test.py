@@ -35,7 +35,7 @@ class CheckTest(unittest.TestCase):
             mock.patch.object(run, "ROOT", self.out.parent),
             mock.patch.object(run, "OUT", self.out),
             mock.patch.object(run, "SUITES", suites),
-            mock.patch.object(run, "state_of_sources", lambda: self.state),
+            mock.patch.object(run, "state_of_sources", lambda unread=(): self.state),
             mock.patch.object(run, "commit", lambda: "0123abc"),
             mock.patch.object(sys, "argv", ["check", *arguments]),
             contextlib.redirect_stdout(printed),
@@ -68,6 +68,22 @@ class CheckTest(unittest.TestCase):
         self.assertRegex(printed, r"\| passes \| small \| +\| not run \|")
         self.assertIn("not green: passes", printed)
 
+    def test_keeps_a_result_while_only_what_the_suite_does_not_read_has_changed(self) -> None:
+        cpp = Suite("cpp", "small", (("true",),), unread=("*.py",))
+        states = {(): "all-1", cpp.unread: "cpp-1"}
+        with (
+            mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "SUITES", (PASSES, cpp)),
+            mock.patch.object(run, "state_of_sources", lambda unread=(): states[unread]),
+        ):
+            self.out.mkdir()
+            run.Results().add(PASSES, run.Outcome("passed", 1))
+            run.Results().add(cpp, run.Outcome("passed", 1))
+            states[()] = "all-2"
+            self.assertEqual(set(run.Results().outcomes), {"cpp"})
+            states[cpp.unread] = "cpp-2"
+            self.assertEqual(set(run.Results().outcomes), set())
+
     def test_a_suite_that_cannot_run_here_is_not_green(self) -> None:
         needs_root = Suite("rooted", "small", (("true",),), needs_root=True)
         with mock.patch("os.geteuid", lambda: 1000):
@@ -78,12 +94,13 @@ class CheckTest(unittest.TestCase):
     def test_results_are_on_the_disk_after_every_suite(self) -> None:
         self.check((PASSES, FAILS))
         kept = json.loads((self.out / "results.json").read_text())
-        self.assertEqual(set(kept["outcomes"]), {"passes", "fails"})
+        self.assertEqual(set(kept), {"passes", "fails"})
 
     def test_two_runs_beside_each_other_complete_one_table(self) -> None:
         with (
             mock.patch.object(run, "OUT", self.out),
-            mock.patch.object(run, "state_of_sources", lambda: self.state),
+            mock.patch.object(run, "SUITES", (PASSES, FAILS, SKIPS)),
+            mock.patch.object(run, "state_of_sources", lambda unread=(): self.state),
         ):
             self.out.mkdir()
             first, second = run.Results(), run.Results()
@@ -123,8 +140,12 @@ class CheckTest(unittest.TestCase):
             (root / "page.md").write_text("A page with a table.")
             self.assertEqual(run.state_of_sources(), before)
             self.assertRegex(run.commit(), r"^[0-9a-f]{7,}\+changes$")
-            (root / "new.cc").write_text("int y;")
+            without_python = run.state_of_sources(("*.py",))
+            (root / "new.py").write_text("y = 1")
+            self.assertEqual(run.state_of_sources(("*.py",)), without_python)
             self.assertNotEqual(run.state_of_sources(), before)
+            (root / "new.cc").write_text("int y;")
+            self.assertNotEqual(run.state_of_sources(("*.py",)), without_python)
 
     def test_every_suite_has_a_name_of_its_own(self) -> None:
         self.assertEqual(len({suite.name for suite in SUITES}), len(SUITES))

@@ -1,0 +1,2 @@
+// CMake compiles the headers of libraries with this program (cmake/testing.cmake).
+int main() {}
