@@ -168,7 +168,7 @@ class Results:
         return {
             name: Outcome(**entry["outcome"])
             for name, entry in kept.items()
-            if entry["state"] == self._states.get(name)
+            if name in self._states and entry["state"] == self._states[name]
         }
 
     def add(self, suite: Suite, outcome: Outcome) -> None:
