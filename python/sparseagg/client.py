@@ -18,6 +18,7 @@ from sparseagg._uploads import reduce_messages
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.round import Round
+from sparseagg.tasks.client import Tasks
 from sparseagg.tensors import TensorSpec
 
 
@@ -172,6 +173,11 @@ class Client(ClientBase):
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    @property
+    def tasks(self) -> Tasks:
+        """The task service of the server: work that an owner leaves for workers that come for it."""
+        return Tasks(self._transport)
 
     def reduce(
         self,

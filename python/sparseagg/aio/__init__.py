@@ -14,5 +14,6 @@ Errors, arguments and results are those of the blocking client.
 
 from sparseagg.aio.client import Client
 from sparseagg.aio.round import Round
+from sparseagg.aio.tasks import Tasks
 
-__all__ = ["Client", "Round"]
+__all__ = ["Client", "Round", "Tasks"]

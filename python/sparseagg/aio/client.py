@@ -17,6 +17,7 @@ from sparseagg._proto import aggregation_pb2
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import encode, messages_of_reduce
 from sparseagg.aio.round import Round
+from sparseagg.aio.tasks import Tasks
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
 from sparseagg.tensors import TensorSpec
@@ -114,6 +115,11 @@ class Client(ClientBase):
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    @property
+    def tasks(self) -> Tasks:
+        """The task service of the server; see `sparseagg.Client.tasks`."""
+        return Tasks(self._transport)
 
     async def reduce(
         self,
