@@ -3,12 +3,14 @@
 records    what the server tells about tasks, and what it is told
 requests   the requests of the task service
 client     `Client.tasks`: the calls of owners and workers
-pipeline   `Client.pipeline`: rounds prepared ahead, with their tasks
+pipeline_plan, pipeline   `Client.pipeline`: rounds prepared ahead, with their tasks
 
 The same for asyncio is in sparseagg.aio.
 """
 
 from sparseagg.tasks.client import Tasks
+from sparseagg.tasks.pipeline import Pipeline
+from sparseagg.tasks.pipeline_plan import PipelineRound
 from sparseagg.tasks.records import (
     AcquiredTasks,
     NewTaskGroup,
@@ -21,6 +23,8 @@ from sparseagg.tasks.records import (
 __all__ = [
     "AcquiredTasks",
     "NewTaskGroup",
+    "Pipeline",
+    "PipelineRound",
     "Task",
     "TaskGroup",
     "TaskLease",

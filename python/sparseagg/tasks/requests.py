@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex, Union
 
 from sparseagg import _arguments, _requests
-from sparseagg._proto import tasks_pb2
+from sparseagg._proto import tasks_pb2, types_pb2
 from sparseagg.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     SparseAggError,
     from_error_message,
 )
-from sparseagg.records import Receipt, receipt_to_proto
+from sparseagg.records import Receipt
 from sparseagg.tasks.records import (
     NewTaskGroup,
     TaskGroup,
@@ -199,7 +199,18 @@ def complete_task(lease: TaskLease, receipt: Receipt) -> tasks_pb2.CompleteTaskR
     """See `Tasks.complete`."""
     if not isinstance(receipt, Receipt):
         raise InvalidArgumentError(f"a {type(receipt).__name__} is no Receipt")
-    return tasks_pb2.CompleteTaskRequest(lease=_lease(lease), receipt=receipt_to_proto(receipt))
+    return tasks_pb2.CompleteTaskRequest(lease=_lease(lease), receipt=_receipt(receipt))
+
+
+def _receipt(receipt: Receipt) -> types_pb2.Receipt:
+    return types_pb2.Receipt(
+        round=receipt.round,
+        contributor=receipt.contributor,
+        update_id=receipt.update_id,
+        duplicate=receipt.duplicate,
+        sequence=receipt.sequence,
+        digest=receipt.digest,
+    )
 
 
 def fail_task(lease: TaskLease, reason: str, retryable: bool) -> tasks_pb2.FailTaskRequest:
