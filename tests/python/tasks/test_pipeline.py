@@ -13,6 +13,7 @@ from sparseagg import (
     AlreadyExistsError,
     Client,
     InvalidArgumentError,
+    RetryPolicy,
     RoundAbortedError,
     RoundLostError,
     SparseAggError,
