@@ -365,8 +365,11 @@ def test_without_a_server_the_rounds_are_left(server, caplog):
         ({"name": 7}, "name is 7"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(client, options, message):
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_what_cannot_be_is_refused_at_once(options, message):
+    with (
+        Client("127.0.0.1:1") as client,  # nobody is asked
+        pytest.raises(InvalidArgumentError, match=message),
+    ):
         pipeline_of(client, **options)
 
 

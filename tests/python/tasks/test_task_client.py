@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from conftest import Server
 from sparseagg import (
     AlreadyExistsError,
     Client,
@@ -32,6 +33,17 @@ def client(own_server):
     """A client of a server without other tasks."""
     with Client(own_server().target) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    """A client of a server with the round "r", and without tasks: for what changes nothing."""
+    running = Server(tmp_path_factory.mktemp("refusing"))
+    running.start()
+    with Client(running.target) as connection:
+        connection.create_round(SPECS, "r")
+        yield connection
+    running.kill()
 
 
 def new_group(client, **options):
@@ -252,11 +264,10 @@ def test_who_finds_nothing_is_told_when_to_ask_again(client):
          "in the future"),
     ],
 )  # fmt: skip
-def test_a_group_that_cannot_be_is_refused_with_those_beside_it(client, group, message):
-    client.create_round(SPECS, "r")
+def test_a_group_that_cannot_be_is_refused_with_those_beside_it(refusing, group, message):
     with pytest.raises(InvalidArgumentError, match=message):
-        client.tasks.create([NewTaskGroup("pool", "r", count=1), group])
-    assert list(client.tasks.list()) == []
+        refusing.tasks.create([NewTaskGroup("pool", "r", count=1), group])
+    assert list(refusing.tasks.list()) == []
 
 
 @pytest.mark.parametrize(
@@ -274,9 +285,9 @@ def test_a_group_that_cannot_be_is_refused_with_those_beside_it(client, group, m
         (lambda tasks: tasks.get(3), "the task's name is 3"),
     ],
 )
-def test_a_call_that_cannot_be_is_refused(client, call, message):
+def test_a_call_that_cannot_be_is_refused(refusing, call, message):
     with pytest.raises(InvalidArgumentError, match=message):
-        list(call(client.tasks))
+        list(call(refusing.tasks))
 
 
 def test_the_same_for_asyncio(own_server):
