@@ -16,6 +16,7 @@ PYTHON = (
     "tests/check",
     "tests/fresh_machine",
     "tests/ops",
+    "tests/tidy",
     "tests/wheel",
     "bench/*.py",
     "docs",
