@@ -17,8 +17,6 @@ import subprocess
 import sys
 
 NOISE = re.compile(r"^(\d+ (warning|error)s? .*generated|Suppressed .*|Use -header-filter.*)")
-# A precompiled header is g++'s, and would hide an #include that is missing.
-PRECOMPILED = re.compile(r"-Winvalid-pch -include \S+ ")
 
 
 def preprocessed(entry):
@@ -32,10 +30,10 @@ def preprocessed(entry):
     return result.stdout if result.returncode == 0 else None
 
 
-def findings(entry, commands):
-    """Returns clang-tidy's findings about the source, or None if there are none. `commands` has compile_commands.json."""
+def findings(entry, build):
+    """Returns clang-tidy's findings about the source, or None if there are none."""
     result = subprocess.run(
-        ["clang-tidy", "-quiet", f"-p={commands}", entry["file"]],
+        ["clang-tidy", "-quiet", f"-p={build}", entry["file"]],
         cwd=entry["directory"],
         capture_output=True,
         text=True,
@@ -47,12 +45,12 @@ def findings(entry, commands):
     return "\n".join(lines)
 
 
-def look(entry, clean, configuration):
+def look(entry, build, clean, configuration):
     text = preprocessed(entry)
     stamp = text and clean / hashlib.sha256(configuration + text).hexdigest()
     if stamp and stamp.exists():
         return None
-    found = findings(entry, clean)
+    found = findings(entry, build)
     if stamp and found is None:
         stamp.touch()
     return found
@@ -75,12 +73,11 @@ def main():
     entries = list(
         {e["file"]: e for e in entries if re.search(arguments.regex, e["file"])}.values()
     )
-    for entry in entries:
-        entry["command"] = PRECOMPILED.sub("", entry["command"])
-    (arguments.clean / "compile_commands.json").write_text(json.dumps(entries))
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        looks = [pool.submit(look, e, arguments.clean, configuration) for e in entries]
+        looks = [
+            pool.submit(look, e, arguments.build, arguments.clean, configuration) for e in entries
+        ]
         for number, done in enumerate(concurrent.futures.as_completed(looks), 1):
             found = done.result()
             if found is not None:

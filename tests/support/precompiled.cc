@@ -1,2 +1,0 @@
-// CMake compiles the headers of libraries with this program (cmake/testing.cmake).
-int main() {}
