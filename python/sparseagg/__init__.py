@@ -74,6 +74,8 @@ from sparseagg.security import Tls, TokenFile
 from sparseagg.tasks import (
     AcquiredTasks,
     NewTaskGroup,
+    Pipeline,
+    PipelineRound,
     Task,
     TaskGroup,
     TaskLease,
@@ -101,6 +103,8 @@ __all__ = [
     "OutOfRangeError",
     "Partial",
     "PermissionDeniedError",
+    "Pipeline",
+    "PipelineRound",
     "Receipt",
     "Reduction",
     "ResourceExhaustedError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from sparseagg._proto import aggregation_pb2, types_pb2
@@ -309,18 +309,6 @@ def receipt_from_proto(message: Any, encodings: Mapping[str, TensorEncoding]) ->
     )
 
 
-def receipt_to_proto(receipt: Receipt) -> types_pb2.Receipt:
-    """Returns the receipt as `sparseagg.v1.Receipt`, for the server that gave it."""
-    return types_pb2.Receipt(
-        round=receipt.round,
-        contributor=receipt.contributor,
-        update_id=receipt.update_id,
-        duplicate=receipt.duplicate,
-        sequence=receipt.sequence,
-        digest=receipt.digest,
-    )
-
-
 def manifest_from_proto(message: Any) -> Manifest:
     """Returns `sparseagg.v1.Manifest` as a record."""
     return Manifest(
@@ -437,26 +425,23 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
 
 def enum_name(enum_type: Any, number: int, prefix: str) -> str:
     """Returns the name of an enum's number without the prefix."""
-    try:
-        return str(enum_type.Name(number))[len(prefix) :]
-    except ValueError:
+    if number not in enum_type.values():
         return f"{prefix[:-1]} {number}"  # a word of a newer server
+    return str(enum_type.Name(number))[len(prefix) :]
 
 
 def time_of(message: Any, field: str) -> datetime | None:
     """Returns a Timestamp field in UTC; None where it is not set."""
     if not message.HasField(field):
         return None
-    stamp = getattr(message, field)
-    return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9, tz=timezone.utc)
+    return datetime.fromtimestamp(getattr(message, field).ToNanoseconds() / 1e9, tz=timezone.utc)
 
 
 def seconds_of(message: Any, field_name: str) -> float | None:
     """Returns a Duration field; None where it is not set."""
     if not message.HasField(field_name):
         return None
-    duration = getattr(message, field_name)
-    return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000).total_seconds()
+    return float(getattr(message, field_name).ToNanoseconds() / 1e9)
 
 
 def _seal_reason(message: Any) -> str:
