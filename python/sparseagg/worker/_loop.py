@@ -28,7 +28,8 @@ from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._net.retry import RetryPolicy
 from sparseagg.client import Client
 from sparseagg.errors import InvalidArgumentError, SparseAggError
-from sparseagg.tasks import AcquiredTasks, Tasks
+from sparseagg.round import Round
+from sparseagg.tasks import AcquiredTasks, Task, Tasks
 from sparseagg.worker._attempt import Attempts, Function, Outcome, Submitter
 from sparseagg.worker._leases import LeaseKeeper
 from sparseagg.worker._patience import Patience
@@ -183,6 +184,8 @@ class _Loop:
         self._leases = leases
         self._stop = stop
         self._patience = Patience(stop)
+        self._round: Round | None = None  # of the last task
+        self._round_key: tuple[Any, ...] = ()
         self._counts = dict.fromkeys(Outcome, 0)
         self._failures = 0  # in a row
 
@@ -229,8 +232,16 @@ class _Loop:
                 raise
             return None, 0.0
         for info in acquired.tasks:  # one at most
-            return LeasedTask(info, self._client), 0.0
+            return LeasedTask(info, self._client, self._round_of(info)), 0.0
         return None, acquired.pause()
+
+    def _round_of(self, info: Task) -> Round:
+        """Returns the handle of the task's round: that of the task before, which knows its tensors, if it is the same."""
+        # The tasks of another round of the same name were created at another time.
+        key = (info.round, info.create_time)
+        if self._round is None or self._round_key != key:
+            self._round, self._round_key = self._client.round(info.round), key
+        return self._round
 
     def _do(self, task: LeasedTask) -> None:
         """Makes an attempt at a task while its lease is renewed."""

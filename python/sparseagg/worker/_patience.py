@@ -31,17 +31,17 @@ class Patience:
             try:
                 return action()
             except SparseAggError as error:
-                if self._stop.received or not _is_transient(error):
+                if self._stop.received or not is_transient(error):
                     raise
                 _LOG.warning("%s (trying again until the server is there)", error)
             self._stop.pause(_PAUSE_SECONDS * random.uniform(0.5, 1.0))
 
     def is_over(self, error: Exception) -> bool:
         """Returns True for an error that `call` raised because the worker is to stop."""
-        return bool(self._stop.received) and _is_transient(error)
+        return bool(self._stop.received) and is_transient(error)
 
 
-def _is_transient(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Returns True where the server may answer another time."""
     return isinstance(error, SparseAggError) and (
         is_retryable(error) or isinstance(error, DeadlineExceededError)
