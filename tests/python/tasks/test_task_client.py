@@ -268,7 +268,7 @@ def test_a_group_that_cannot_be_is_refused_with_those_beside_it(client, group, m
         (lambda tasks: tasks.list(state="RUNNING"), "RUNNING"),
         (lambda tasks: tasks.renew(["g/1"]), "a str is no TaskLease"),
         (lambda tasks: tasks.complete(TaskLease("g/1", 1), "receipt"), "a str is no Receipt"),
-        (lambda tasks: tasks.hand_back(None), "a NoneType is no TaskLease"),
+        (lambda tasks: tasks.hand_back(None), "there is no lease"),
         (lambda tasks: tasks.wait("g", timeout="long"), "timeout is 'long'"),
         (lambda tasks: tasks.get(3), "the task's name is 3"),
     ],
