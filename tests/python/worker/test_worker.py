@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 
 import numpy as np
 import pytest
-from sparseagg import Client, InvalidArgumentError, Update, worker
+from sparseagg import Client, InvalidArgumentError, PermissionDeniedError, Update, worker
 from sparseagg.worker import LeasedTask, TaskCancelledError
 from worker_functions import ROWS, entry_of
 from worker_tasks import SPEC, Work, sums
@@ -266,6 +268,33 @@ def test_the_name_is_that_of_the_process_unless_one_is_given(client, run):
     run(entry_of, there.pool, name="phone-1/app")
     assert f"/{os.getpid()}-" in there.task(1).worker
     assert there.task(2).worker == "phone-1/app"
+
+
+def test_a_worker_with_credentials(own_server, tmp_path):
+    """The role worker is enough for its tasks, under the name of its principal."""
+    rows = [("owner-token", "server", "owner"), ("phone-token", "phone-1", "worker")]
+    credentials = [
+        {
+            "token_sha256": hashlib.sha256(token.encode()).hexdigest(),
+            "tenant": "acme",
+            "principal": principal,
+            "roles": [role],
+        }
+        for token, principal, role in rows
+    ]
+    file = tmp_path / "credentials"
+    file.write_text(json.dumps({"credentials": credentials}))
+    running = own_server("--credentials", str(file))
+    options = {"client_options": {"token": "phone-token"}, "idle_timeout": 0}
+    with Client(running.target, token="owner-token") as owner:
+        there = Work(owner, count=2)
+        with pytest.raises(PermissionDeniedError) as refused:
+            worker.run(entry_of, there.pool, running.target, **options)
+        assert refused.value.reason == "WORKER_NOT_YOURS"
+        options["name"] = "phone-1/app"
+        report = worker.run(entry_of, there.pool, running.target, **options)
+        assert counts(report) == (2, 0, 0, 0)
+        assert there.sums() == (sums(2), 2)
 
 
 def test_outside_the_main_thread_it_works_without_signals(client, run):
