@@ -51,8 +51,9 @@ _NOT_MADE_BY_USERS = {
     "sparseagg.aio.Pipeline",
     "sparseagg.aio.Round",
     "sparseagg.aio.Tasks",
+    "sparseagg.worker.LeasedTask",
 }
-_RECORDS = ("sparseagg.records", "sparseagg.tasks.records")
+_RECORDS = ("sparseagg.records", "sparseagg.tasks.records", "sparseagg.worker._loop")
 _MODULE_OF_TYPE = re.compile(r"(?<![~\w.])(?=(?:[a-z_]\w*\.)+\w)")
 
 
