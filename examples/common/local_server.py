@@ -32,8 +32,9 @@ class Server:
 
 
 @contextmanager
-def server_at(target: str | None) -> Iterator[Server]:
-    """The server at `target`; None starts one. Raises OSError where there is no program to start."""
+def server_at(target: str | None, *flags: str) -> Iterator[Server]:
+    """The server at `target`; None starts one, with these flags of `sparseagg serve`. Raises OSError where there is no
+    program to start."""
     if target:
         yield Server(target)
         return
@@ -43,7 +44,7 @@ def server_at(target: str | None) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         port = Path(folder, "port")
         command = [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port]
-        command.append("--admin-listen=none")
+        command.extend(["--admin-listen=none", *flags])
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
