@@ -11,6 +11,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     _local, _native    reductions in this process
     _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
     sparsify, sparse_data   sparse updates from dense ones; sparse examples; both imported on their own
+    tasks/             tasks that workers come for; rounds prepared ahead
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says
@@ -42,6 +43,7 @@ from sparseagg.errors import (
     RoundNotOpenError,
     RoundNotPublishedError,
     SparseAggError,
+    TaskFencedError,
     UnauthenticatedError,
     UnavailableError,
     UnknownTensorError,
@@ -69,6 +71,17 @@ from sparseagg.reduction import Partial, Reduction
 from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.security import Tls, TokenFile
+from sparseagg.tasks import (
+    AcquiredTasks,
+    NewTaskGroup,
+    Pipeline,
+    PipelineRound,
+    Task,
+    TaskGroup,
+    TaskLease,
+    Tasks,
+    TaskState,
+)
 from sparseagg.tensors import SparseTensor, TensorSpec
 
 __version__ = "0.1.0"
@@ -76,6 +89,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_TARGET",
     "IN_PROCESS",
+    "AcquiredTasks",
     "AlreadyCountedError",
     "AlreadyExistsError",
     "Client",
@@ -84,10 +98,13 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidUpdateError",
     "Manifest",
+    "NewTaskGroup",
     "NotFoundError",
     "OutOfRangeError",
     "Partial",
     "PermissionDeniedError",
+    "Pipeline",
+    "PipelineRound",
     "Receipt",
     "Reduction",
     "ResourceExhaustedError",
@@ -106,6 +123,12 @@ __all__ = [
     "SparseAggError",
     "SparseTensor",
     "StoreEpoch",
+    "Task",
+    "TaskFencedError",
+    "TaskGroup",
+    "TaskLease",
+    "TaskState",
+    "Tasks",
     "TensorSpec",
     "Tls",
     "TokenFile",

@@ -15,11 +15,14 @@ import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparseagg._erase import erase
-from sparseagg.client import Client
 from sparseagg.errors import SparseAggError
+from sparseagg.records import RoundInfo
+
+if TYPE_CHECKING:
+    from sparseagg.client import Client
 
 _LOG = logging.getLogger("sparseagg")
 # Longer than any round takes that somebody still waits for.
@@ -47,22 +50,29 @@ def erase_abandoned(client: Client, adapter: str) -> None:
 
     Raises nothing: the next caller that opens a round gets the same error if it concerns that caller.
     """
-    place = _place()
-    if place is None:
-        return
-    name = re.compile(rf"rounds/{adapter}-{place}-(\d+)-(\d+)-[0-9a-f]+")
     try:
         for info in client.rounds(page_size=1000):
-            holder = name.fullmatch(info.name)
-            if holder is None or str(_start_of(int(holder[1]))) == holder[2]:
-                continue
-            if not (info.state.final and info.keep_updates):  # kept for who verifies it
-                _LOG.warning(
-                    "%s is erased: process %s, which opened it, is gone", info.name, holder[1]
-                )
+            if is_abandoned(info, adapter):
                 erase(client.round(info.name))
     except SparseAggError as failure:
-        _LOG.warning("rounds that earlier runs may have left were not looked for: %s", failure)
+        log_not_looked_for(failure)
+
+
+def is_abandoned(info: RoundInfo, adapter: str) -> bool:
+    """Returns whether the round may be erased, because the process that opened it is gone; tells the log."""
+    place = _place()
+    holder = re.fullmatch(rf"rounds/{adapter}-{place}-(\d+)-(\d+)-[0-9a-f]+", info.name)
+    if place is None or holder is None or str(_start_of(int(holder[1]))) == holder[2]:
+        return False
+    if info.state.final and info.keep_updates:
+        return False  # kept for who verifies it
+    _LOG.warning("%s is erased: process %s, which opened it, is gone", info.name, holder[1])
+    return True
+
+
+def log_not_looked_for(failure: SparseAggError) -> None:
+    """Tells the log that the server did not list its rounds."""
+    _LOG.warning("rounds that earlier runs may have left were not looked for: %s", failure)
 
 
 @functools.lru_cache(maxsize=1)

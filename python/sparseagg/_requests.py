@@ -83,15 +83,26 @@ class Update:
 Seconds = Union[SupportsFloat, timedelta]
 
 
-def _duration(field: str, time: Seconds) -> duration_pb2.Duration:
-    duration = duration_pb2.Duration()
+def duration(field: str, time: Seconds) -> duration_pb2.Duration:
+    """Returns seconds, or a timedelta, as a message; `field` is how an error names them."""
+    message = duration_pb2.Duration()
     try:
-        duration.FromTimedelta(
+        message.FromTimedelta(
             time if isinstance(time, timedelta) else timedelta(seconds=float(time))
         )
     except (OverflowError, ValueError, TypeError) as bad:
         raise InvalidArgumentError(f"{field}: {time!r} is no number of seconds ({bad})") from None
-    return duration
+    return message
+
+
+def set_deadline(message: Any, deadline: Seconds | datetime | None) -> None:
+    """Sets `open_for` or `open_until` of a message that has both: seconds from now, or a moment."""
+    if isinstance(deadline, datetime):
+        if deadline.tzinfo is None:
+            raise InvalidArgumentError(f"deadline: {deadline} has no time zone")
+        message.open_until.FromDatetime(deadline)
+    elif deadline is not None:
+        message.open_for.CopyFrom(duration("deadline", deadline))
 
 
 def _count(field: str, count: SupportsIndex | None) -> int:
@@ -112,13 +123,8 @@ def round_policy(
         max_contributors=_count("max_contributors", max_contributors),
     )
     if grace:
-        policy.grace.CopyFrom(_duration("grace", grace))
-    if isinstance(deadline, datetime):
-        if deadline.tzinfo is None:
-            raise InvalidArgumentError(f"deadline: {deadline} has no time zone")
-        policy.open_until.FromDatetime(deadline)
-    elif deadline is not None:
-        policy.open_for.CopyFrom(_duration("deadline", deadline))
+        policy.grace.CopyFrom(duration("grace", grace))
+    set_deadline(policy, deadline)
     return policy
 
 
@@ -267,12 +273,17 @@ class TimeLimit:
 def wait_round(round_name: str, left: float | None) -> aggregation_pb2.WaitRoundRequest:
     """Returns the request of one slice of waiting, with `left` seconds until the caller's deadline (None: there is
     none), of which the answer needs a part."""
+    request = aggregation_pb2.WaitRoundRequest(name=round_name)
+    request.timeout.CopyFrom(wait_slice(left))
+    return request
+
+
+def wait_slice(left: float | None) -> duration_pb2.Duration:
+    """Returns how long the server is asked to wait in one call; `left` as in `wait_round`."""
     seconds = WAIT_SLICE_SECONDS
     if left is not None:
         seconds = min(seconds, left - min(_ANSWER_SHARE * left, _ANSWER_SECONDS_MAX))
-    request = aggregation_pb2.WaitRoundRequest(name=round_name)
-    request.timeout.FromNanoseconds(int(seconds * 1e9))
-    return request
+    return duration_pb2.Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9))
 
 
 def wait_call_seconds(limit: TimeLimit | None, timeout: float, *, is_first: bool) -> float:
@@ -328,7 +339,7 @@ def watch_round(round_name: str, min_interval: Seconds | None) -> aggregation_pb
     """See `Round.watch`."""
     request = aggregation_pb2.WatchRoundRequest(name=round_name)
     if min_interval is not None:
-        request.min_interval.CopyFrom(_duration("min_interval", min_interval))
+        request.min_interval.CopyFrom(duration("min_interval", min_interval))
     return request
 
 

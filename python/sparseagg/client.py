@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any, Callable, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
@@ -18,6 +18,9 @@ from sparseagg._uploads import reduce_messages
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.round import Round
+from sparseagg.tasks.client import Tasks
+from sparseagg.tasks.pipeline import Pipeline
+from sparseagg.tasks.pipeline_plan import PipelinePlan
 from sparseagg.tensors import TensorSpec
 
 
@@ -172,6 +175,99 @@ class Client(ClientBase):
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    @property
+    def tasks(self) -> Tasks:
+        """The task service of the server: work that an owner leaves for workers that come for it."""
+        return Tasks(self._transport)
+
+    def pipeline(
+        self,
+        tensors: Iterable[TensorSpec],
+        *,
+        pool: str,
+        goal: SupportsIndex,
+        rounds: SupportsIndex | None = None,
+        prepared: SupportsIndex = 2,
+        payload: bytes | Callable[[int], bytes] = b"",
+        percent_of_goal: SupportsIndex = 100,
+        name: str | None = None,
+        start: SupportsIndex = 1,
+        layout: str = "sparse",
+        return_exceptions: bool = False,
+        keep_rounds: bool = False,
+        durability: str | None = None,
+        min_contributors: SupportsIndex = 1,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
+        keep_updates: bool = False,
+        required_capabilities: Sequence[str] = (),
+        lease: SupportsFloat | timedelta | None = None,
+        attempts_max: SupportsIndex | None = None,
+    ) -> Pipeline:
+        """Rounds with their tasks, prepared ahead: workers train for a round while an earlier one is reduced. Yields results
+        in the order of the rounds, in a `with` block:
+
+            with client.pipeline(specs, pool="train", goal=100, rounds=50, payload=payload) as pipeline:
+                for done in pipeline:
+                    model.apply(done.result["emb"])
+
+        Training is asynchronous by `prepared` - 1 rounds: round n is prepared, and its payload made, when the body of the loop
+        is done with round n - `prepared`. With `prepared=1` nothing is ahead, and workers wait while a round is reduced.
+
+        A round ends when its goal is reached, or with the last of its tasks: then it is sealed below its goal, or aborted
+        below `min_contributors`. A round that fails (also: whose deadline is missed, or that was lost with the memory of a
+        server that started again) raises its error: RoundAbortedError, RoundLostError, NotFoundError. Another call of `next`
+        goes on with the round after it.
+
+        When the `with` block ends, nothing is left: rounds that are not over are aborted, and all are deleted, `keep_rounds`
+        aside. With a `name`, an exception in the block leaves everything in place. A pipeline that begins with the same
+        arguments and `start` takes the rounds up again, also in another process: updates that are counted stay so. Without a
+        name, rounds of a process that was killed are erased by the next pipeline on its machine.
+
+        tensors: one `TensorSpec` for each tensor, as in `create_round`.
+        pool: from which workers get the tasks.
+        goal: the updates of a round.
+        rounds: number of the last round; None goes on until the loop is left.
+        prepared: rounds that are open or being reduced at a time, 1 to 100.
+        payload: what workers get with a task: bytes, at most 1 MiB, or a function that makes them from the number of a round.
+        percent_of_goal: tasks of a round; 130 creates 130 for a goal of 100, so that the slowest workers are not waited for.
+        name: of the pipeline: round n is "rounds/{name}-{n}", its tasks are "taskgroups/{name}-{n}". For one owner at a time. A
+            number that was prepared is spent: the server gives the name of a deleted round to no other one for a while (by
+            default a week).
+        start: number of the first round; with a name, the one after the last whose result was taken. The round before it is
+            deleted if an earlier owner did not come to that.
+        layout: of the results, as in `Round.result`.
+        return_exceptions: True yields a round that fails, with its `error`, instead of raising it.
+        keep_rounds: True leaves rounds that were yielded on the server.
+        durability, min_contributors, grace, keep_updates: as in `create_round`.
+        deadline: as in `create_round`, from the moment when a round is prepared, which is `prepared` - 1 rounds before its
+            turn; 24 h when left out.
+        required_capabilities, lease, attempts_max: as in `NewTaskGroup`.
+        """
+        plan = PipelinePlan(
+            tensors,
+            pool=pool,
+            goal=goal,
+            rounds=rounds,
+            prepared=prepared,
+            payload=payload,
+            percent_of_goal=percent_of_goal,
+            name=name,
+            start=start,
+            layout=layout,
+            return_exceptions=return_exceptions,
+            keep_rounds=keep_rounds,
+            durability=durability,
+            min_contributors=min_contributors,
+            deadline=deadline,
+            grace=grace,
+            keep_updates=keep_updates,
+            required_capabilities=required_capabilities,
+            lease=lease,
+            attempts_max=attempts_max,
+        )
+        return Pipeline(self, plan)
 
     def reduce(
         self,

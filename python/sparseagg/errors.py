@@ -30,6 +30,7 @@ __all__ = [
     "RoundNotOpenError",
     "RoundNotPublishedError",
     "SparseAggError",
+    "TaskFencedError",
     "UnauthenticatedError",
     "UnavailableError",
     "UnknownTensorError",
@@ -100,7 +101,7 @@ class OutOfRangeError(SparseAggError):
 
 
 class NotFoundError(SparseAggError, LookupError):
-    """There is no such round."""
+    """There is no such round, task or group of tasks."""
 
     default_code = grpc.StatusCode.NOT_FOUND
 
@@ -139,6 +140,13 @@ class RoundAbortedError(SparseAggError):
     """The round was aborted, or failed; there is no result."""
 
     default_code = grpc.StatusCode.ABORTED
+
+
+class TaskFencedError(SparseAggError):
+    """The lease has ended: abandon the task. Another worker has it or gets it, or its update has completed it;
+    `metadata["state"]` says which state it is in."""
+
+    default_code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class ResourceExhaustedError(SparseAggError):
@@ -183,6 +191,7 @@ _BY_REASON: dict[str, type[SparseAggError]] = {
     "ROUND_FULL": RoundNotOpenError,
     "ROUND_NOT_OPEN": RoundNotOpenError,
     "ROUND_NOT_PUBLISHED": RoundNotPublishedError,
+    "TASK_FENCED": TaskFencedError,
 }
 _BY_CODE: dict[grpc.StatusCode, type[SparseAggError]] = {
     kind.default_code: kind
@@ -228,15 +237,15 @@ def from_rpc_error(error: Any, *, for_update: bool = False) -> SparseAggError:
     )
 
 
-def from_error_message(error: Any) -> SparseAggError:
-    """Returns the exception for a `sparseagg.v1.Error`, the answer to one update of a stream."""
+def from_error_message(error: Any, *, for_update: bool = True) -> SparseAggError:
+    """Returns the exception for a `sparseagg.v1.Error`, the answer to one of many; `for_update`: to an update of a stream."""
     details = StatusDetails(
         reason=error.reason,
         metadata=dict(error.metadata),
         retry_after=error.retry_after_ms / 1000 if error.retry_after_ms else None,
     )
     code = _CODE_OF_NUMBER.get(error.code, grpc.StatusCode.UNKNOWN)
-    return make_error(code, error.message, details, for_update=True)
+    return make_error(code, error.message, details, for_update=for_update)
 
 
 def _rebuild(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from sparseagg._proto import aggregation_pb2, types_pb2
@@ -281,12 +281,12 @@ class ServerInfo:
 
 def value_type_name(number: int) -> str:
     """1 -> "f16"; a number of a newer server -> "type 99"."""
-    return _enum_name(types_pb2.ValueType, number, "VALUE_TYPE_").lower()
+    return enum_name(types_pb2.ValueType, number, "VALUE_TYPE_").lower()
 
 
 def durability_name(number: int) -> str:
     """1 -> "memory"."""
-    return _enum_name(types_pb2.Durability, number, "DURABILITY_").lower()
+    return enum_name(types_pb2.Durability, number, "DURABILITY_").lower()
 
 
 def epoch_from_proto(message: Any) -> StoreEpoch:
@@ -319,7 +319,7 @@ def manifest_from_proto(message: Any) -> Manifest:
         updates_digest=message.updates_digest,
         result_digest=message.result_digest,
         infinite_values=message.infinite_values,
-        publish_time=_time(message, "publish_time"),
+        publish_time=time_of(message, "publish_time"),
         seal_reason=_seal_reason(message),
         late=dict(message.late),
     )
@@ -333,7 +333,7 @@ def spec_from_proto(message: Any) -> TensorSpec:
         value_type=value_type_name(message.value_type),
         sparse_dim=message.sparse_dim,
         op=message.op or "sum",
-        integer_overflow=_enum_name(
+        integer_overflow=enum_name(
             types_pb2.IntegerOverflow, message.integer_overflow or 1, "INTEGER_OVERFLOW_"
         ).lower(),
         plan=message.plan,
@@ -357,12 +357,12 @@ def round_from_proto(message: Any) -> RoundInfo:
     """Returns `sparseagg.v1.Round` as a record."""
     return RoundInfo(
         name=message.name,
-        state=RoundState(_enum_name(types_pb2.RoundState, message.state, "ROUND_STATE_")),
+        state=RoundState(enum_name(types_pb2.RoundState, message.state, "ROUND_STATE_")),
         tensors=tuple(spec_from_proto(tensor) for tensor in message.spec.tensors),
         durability=durability_name(message.spec.durability),
-        create_time=_time(message, "create_time"),
-        seal_time=_time(message, "seal_time"),
-        publish_time=_time(message, "publish_time"),
+        create_time=time_of(message, "create_time"),
+        seal_time=time_of(message, "seal_time"),
+        publish_time=time_of(message, "publish_time"),
         contributors=message.contributors,
         bytes_received=message.bytes_received,
         tensor_status=tuple(_tensor_status_from_proto(tensor) for tensor in message.tensors),
@@ -373,8 +373,8 @@ def round_from_proto(message: Any) -> RoundInfo:
         keep_updates=message.spec.keep_updates_until_deleted,
         publish_partial=message.spec.publish_partial,
         seal_reason=_seal_reason(message),
-        close_time=_time(message, "close_time"),
-        time_left=_seconds(message, "time_left"),
+        close_time=time_of(message, "close_time"),
+        time_left=seconds_of(message, "time_left"),
         goal_reached=message.goal_reached,
         epoch=epoch_from_proto(message.epoch),
     )
@@ -385,9 +385,9 @@ def _policy_from_proto(message: Any) -> RoundPolicy:
         goal=message.goal_contributors,
         min_contributors=message.min_contributors,
         max_contributors=message.max_contributors,
-        grace=_seconds(message, "grace") or 0.0,
-        open_for=_seconds(message, "open_for"),
-        open_until=_time(message, "open_until"),
+        grace=seconds_of(message, "grace") or 0.0,
+        open_for=seconds_of(message, "open_for"),
+        open_until=time_of(message, "open_until"),
     )
 
 
@@ -423,28 +423,28 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
     )
 
 
-def _enum_name(enum_type: Any, number: int, prefix: str) -> str:
-    try:
-        return str(enum_type.Name(number))[len(prefix) :]
-    except ValueError:
+def enum_name(enum_type: Any, number: int, prefix: str) -> str:
+    """Returns the name of an enum's number without the prefix."""
+    if number not in enum_type.values():
         return f"{prefix[:-1]} {number}"  # a word of a newer server
+    return str(enum_type.Name(number))[len(prefix) :]
 
 
-def _time(message: Any, field: str) -> datetime | None:
+def time_of(message: Any, field: str) -> datetime | None:
+    """Returns a Timestamp field in UTC; None where it is not set."""
     if not message.HasField(field):
         return None
-    stamp = getattr(message, field)
-    return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9, tz=timezone.utc)
+    return datetime.fromtimestamp(getattr(message, field).ToNanoseconds() / 1e9, tz=timezone.utc)
 
 
-def _seconds(message: Any, field_name: str) -> float | None:
+def seconds_of(message: Any, field_name: str) -> float | None:
+    """Returns a Duration field; None where it is not set."""
     if not message.HasField(field_name):
         return None
-    duration = getattr(message, field_name)
-    return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000).total_seconds()
+    return float(getattr(message, field_name).ToNanoseconds() / 1e9)
 
 
 def _seal_reason(message: Any) -> str:
     if not message.seal_reason:
         return ""
-    return _enum_name(types_pb2.SealReason, message.seal_reason, "SEAL_REASON_")
+    return enum_name(types_pb2.SealReason, message.seal_reason, "SEAL_REASON_")

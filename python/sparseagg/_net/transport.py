@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
@@ -27,7 +27,7 @@ from sparseagg._net.stream_call import StreamCall, Take
 from sparseagg._net.tls_probe import TlsProbe
 from sparseagg._net.transport_errors import Peer
 from sparseagg._net.upload_rate import UploadRate
-from sparseagg._proto import aggregation_pb2, types_pb2
+from sparseagg._proto import aggregation_pb2, tasks_pb2, types_pb2
 from sparseagg.errors import (
     NotFoundError,
     SparseAggError,
@@ -37,24 +37,32 @@ from sparseagg.security import Access
 
 _T = TypeVar("_T")
 SERVICE = "/sparseagg.v1.AggregationService/"
+TASK_SERVICE = "/sparseagg.v1.TaskService/"
 _PACKAGE = ".sparseagg.v1"
 
 
-def _methods() -> dict[str, tuple[str, Any]]:
-    """Returns the methods of the service: the kind in grpc's Python, and the type of the answer, by name. From the
-    bytes of the description, which every version of protobuf has in the same way."""
-    description = descriptor_pb2.FileDescriptorProto.FromString(
-        aggregation_pb2.DESCRIPTOR.serialized_pb
-    )
-    (service,) = description.service
+class Method(NamedTuple):
+    """A method of the server: its kind in grpc's Python ("unary_stream"), the type of its answers, and its path."""
+
+    kind: str
+    answer: Any
+    path: str
+
+
+def _methods() -> dict[str, Method]:
+    """Returns the methods of both services by name. From the bytes of the descriptions, which every version of protobuf has
+    in the same way."""
     methods = {}
-    for method in service.method:
-        request = "stream" if method.client_streaming else "unary"
-        response = "stream" if method.server_streaming else "unary"
-        package, _, name = method.output_type.rpartition(".")
-        modules = (aggregation_pb2, types_pb2) if package == _PACKAGE else (empty_pb2,)
-        (answer,) = (getattr(module, name) for module in modules if hasattr(module, name))
-        methods[method.name] = (f"{request}_{response}", answer)
+    for module, prefix in ((aggregation_pb2, SERVICE), (tasks_pb2, TASK_SERVICE)):
+        description = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        (service,) = description.service
+        for method in service.method:
+            request = "stream" if method.client_streaming else "unary"
+            response = "stream" if method.server_streaming else "unary"
+            package, _, name = method.output_type.rpartition(".")
+            modules = (module, types_pb2) if package == _PACKAGE else (empty_pb2,)
+            (answer,) = (getattr(one, name) for one in modules if hasattr(one, name))
+            methods[method.name] = Method(f"{request}_{response}", answer, prefix + method.name)
     return methods
 
 
@@ -92,8 +100,8 @@ _LOCAL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 _JOIN_SECONDS = 5.0
 # The call that carries updates.
 UPLOADS = "StreamUpdates"
-# Calls that last until a round changes or ends.
-_WAITS = frozenset({"WaitRound", "WatchRound"})
+# Calls that last until a round, or a group of tasks, changes or ends.
+_WAITS = frozenset({"WaitRound", "WatchRound", "WaitTasks"})
 
 
 @contextmanager
@@ -144,12 +152,12 @@ class Channel:
                 channel = access.open_channel(self._library, address.target, all_options)
             _forks.keep(channel)
             methods = {
-                name: getattr(channel, kind)(
-                    SERVICE + name,
+                name: getattr(channel, method.kind)(
+                    method.path,
                     request_serializer=_serialize,
-                    response_deserializer=answer.FromString,
+                    response_deserializer=method.answer.FromString,
                 )
-                for name, (kind, answer) in METHODS.items()
+                for name, method in METHODS.items()
             }
             return Connection(channel, methods)
 

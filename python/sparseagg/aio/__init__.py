@@ -13,6 +13,8 @@ Errors, arguments and results are those of the blocking client.
 """
 
 from sparseagg.aio.client import Client
+from sparseagg.aio.pipeline import Pipeline
 from sparseagg.aio.round import Round
+from sparseagg.aio.tasks import Tasks
 
-__all__ = ["Client", "Round"]
+__all__ = ["Client", "Pipeline", "Round", "Tasks"]

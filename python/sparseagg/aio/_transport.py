@@ -128,7 +128,7 @@ class Transport(Channel):
                 # The end of this iterator would tell the server that the upload is complete.
                 await asyncio.Event().wait()
 
-        is_server_stream = METHODS[method][0] == "unary_stream"
+        is_server_stream = METHODS[method].kind == "unary_stream"
         connection = self._take_connection(method)
         call: Any = None
         reading: asyncio.Future[Any] | None = None

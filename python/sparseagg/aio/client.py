@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any, Callable, SupportsFloat, SupportsIndex
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
@@ -16,9 +16,12 @@ from sparseagg._local_server import LocalServer
 from sparseagg._proto import aggregation_pb2
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import encode, messages_of_reduce
+from sparseagg.aio.pipeline import Pipeline
 from sparseagg.aio.round import Round
+from sparseagg.aio.tasks import Tasks
 from sparseagg.records import RoundInfo, ServerInfo, info_from_proto, round_from_proto
 from sparseagg.result import Result, ResultReader
+from sparseagg.tasks.pipeline_plan import PipelinePlan
 from sparseagg.tensors import TensorSpec
 
 
@@ -114,6 +117,66 @@ class Client(ClientBase):
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    @property
+    def tasks(self) -> Tasks:
+        """The task service of the server; see `sparseagg.Client.tasks`."""
+        return Tasks(self._transport)
+
+    def pipeline(
+        self,
+        tensors: Iterable[TensorSpec],
+        *,
+        pool: str,
+        goal: SupportsIndex,
+        rounds: SupportsIndex | None = None,
+        prepared: SupportsIndex = 2,
+        payload: bytes | Callable[[int], bytes | Awaitable[bytes]] = b"",
+        percent_of_goal: SupportsIndex = 100,
+        name: str | None = None,
+        start: SupportsIndex = 1,
+        layout: str = "sparse",
+        return_exceptions: bool = False,
+        keep_rounds: bool = False,
+        durability: str | None = None,
+        min_contributors: SupportsIndex = 1,
+        deadline: SupportsFloat | timedelta | datetime | None = None,
+        grace: SupportsFloat | timedelta | None = None,
+        keep_updates: bool = False,
+        required_capabilities: Sequence[str] = (),
+        lease: SupportsFloat | timedelta | None = None,
+        attempts_max: SupportsIndex | None = None,
+    ) -> Pipeline:
+        """Rounds with their tasks, prepared ahead. The function `payload` may be a coroutine function, too. See
+        `sparseagg.Client.pipeline`.
+
+        async with client.pipeline(specs, pool="train", goal=100, payload=payload) as pipeline:
+            async for done in pipeline:
+                model.apply(done.result["emb"])
+        """
+        plan = PipelinePlan(
+            tensors,
+            pool=pool,
+            goal=goal,
+            rounds=rounds,
+            prepared=prepared,
+            payload=payload,
+            percent_of_goal=percent_of_goal,
+            name=name,
+            start=start,
+            layout=layout,
+            return_exceptions=return_exceptions,
+            keep_rounds=keep_rounds,
+            durability=durability,
+            min_contributors=min_contributors,
+            deadline=deadline,
+            grace=grace,
+            keep_updates=keep_updates,
+            required_capabilities=required_capabilities,
+            lease=lease,
+            attempts_max=attempts_max,
+        )
+        return Pipeline(self, plan)
 
     async def reduce(
         self,
