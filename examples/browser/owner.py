@@ -27,7 +27,7 @@ class TaskError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training does. The choices of chance follow from `seed`."""
+    """What a training does. The choices of chance follow from `seed`, those of the contributors from `training_seed`."""
 
     pool: str
     rounds: int
@@ -36,6 +36,7 @@ class Settings:
     passes: int
     lease_seconds: float
     seed: int
+    training_seed: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Owner:
             "model": model.name,
             "passes": settings.passes,
             "learningRate": learning_rate((number - 1) / max(1, settings.rounds - 1)),
-            "seed": settings.seed * 1_000_003 + number,
+            "seed": settings.training_seed * 1_000_003 + number,
             "losses": list(losses),
         }
         done = self._have_done(round, [self._contributors[i] for i in chosen], payload)

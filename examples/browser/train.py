@@ -52,6 +52,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--page-port", type=int, default=8000, help="0: any (%(default)s)")
     parser.add_argument("--http-port", type=int, default=0, help="of the server; 0: any")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--training-seed", type=int, help="of the contributors' choices of chance (as --seed)"
+    )
     parser.add_argument("--json", type=Path, help="file for the numbers")
     return parser.parse_args()
 
@@ -81,6 +84,7 @@ def train(arguments: argparse.Namespace) -> int:
         passes=arguments.passes,
         lease_seconds=arguments.lease,
         seed=arguments.seed,
+        training_seed=arguments.seed if arguments.training_seed is None else arguments.training_seed,
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="browser_")))

@@ -53,7 +53,7 @@ class Trainer:
             plan, parameters, payload["passes"], payload["learningRate"], random
         )
         tensors: dict[str, Any] = {
-            name: SparseTensor(ids, update.deltas[name], shapes[name].shape)
+            name: SparseTensor(ids, update.deltas[name], shapes[name].dense_shape)
             for name, ids in update.rows.items()
         }
         tensors.update({name: update.deltas[name] for name in DENSE_TABLES})

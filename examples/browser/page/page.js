@@ -19,6 +19,7 @@ const name = `tab-${crypto.getRandomValues(new Uint32Array(1))[0].toString(16)}`
 let worker = null;
 let lease = null;
 let leaseEnds = 0;
+let renewals = 0;
 const counts = {tasks: 0, examples: 0, rows: 0, bytes: 0};
 const ownLosses = [];
 
@@ -62,6 +63,7 @@ const heard = {
     if (payload.losses) showHeldOut(payload.losses, payload.rounds);
   },
   lease({lease: renewed, msLeft}) {
+    renewals = lease && renewed && lease.token === renewed.token ? renewals + 1 : 0;
     lease = renewed;
     leaseEnds = performance.now() + (msLeft ?? 0);
     showLease();
@@ -100,7 +102,7 @@ function showHeldOut(losses, rounds) {
 
 function showLease() {
   const seconds = Math.max(0, (leaseEnds - performance.now()) / 1000);
-  show("lease", lease ? `token ${lease.token}, ${seconds.toFixed(0)} s left` : "none");
+  show("lease", lease ? `token ${lease.token}, renewed ${renewals} times, ${seconds.toFixed(0)} s left` : "none");
 }
 
 function showTrouble(text) {
