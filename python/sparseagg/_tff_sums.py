@@ -20,7 +20,7 @@ def is_sparse(leaf: Any) -> bool:
     return isinstance(leaf, tff.types.StructType)
 
 
-def _fields(struct_type: Any) -> list[tuple[str | None, Any]]:
+def fields_of(struct_type: Any) -> list[tuple[str | None, Any]]:
     """(name, type) of the elements; the method of the class is newer than TFF 0.87."""
     if hasattr(type(struct_type), "items"):
         return list(struct_type.items())
@@ -32,7 +32,7 @@ def leaves(value_type: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if not isinstance(value_type, tff.types.StructType):
         yield path, value_type
         return
-    fields = _fields(value_type)
+    fields = fields_of(value_type)
     if {name for name, _ in fields} == {"indices", "values"}:
         yield path, value_type
         return
@@ -94,7 +94,7 @@ def aggregate(value: Any, weight: Any, op: str) -> Any:
             path: _lower(part, leaf, total["weight"], op)
             for part, (path, leaf) in zip(total["tensors"], found)
         }
-        return _structure_of(value_type, (), lowered)
+        return structure_of(value_type, (), lowered)
 
     return tff.federated_aggregate(lifted, zero(), join, join, report)
 
@@ -168,13 +168,13 @@ def _coalesce(
     return distinct, segments(values, positions, tf.shape(distinct)[0])
 
 
-def _structure_of(value_type: Any, path: Path, tensors: Mapping[Path, Any]) -> Any:
+def structure_of(value_type: Any, path: Path, tensors: Mapping[Path, Any]) -> Any:
     """The tensors by path as a value of the type."""
     if path in tensors:
         return tensors[path]
     fields = [
-        (name, _structure_of(inner, (*path, name or str(number)), tensors))
-        for number, (name, inner) in enumerate(_fields(value_type))
+        (name, structure_of(inner, (*path, name or str(number)), tensors))
+        for number, (name, inner) in enumerate(fields_of(value_type))
     ]
     if all(name is not None for name, _ in fields):
         return OrderedDict(fields)

@@ -12,7 +12,8 @@ Import it where tensorflow_federated is. A sparse tensor is a structure <indices
 These run in TFF's own runtime, whose workers execute TensorFlow graphs and cannot call a server: they add in float64, in
 the order in which TFF goes through the clients. For deployments, `SparseRound` runs the same round in the form that TFF's
 MapReduce back end gives it - broadcast, client work, aggregation, server update - with the aggregation on a sparseagg
-server: clients' work runs anywhere and uploads from there, and the result is exact.
+server: clients' work runs anywhere and uploads from there, and the result is exact. `client_worker` makes the work of a
+client the function of a worker (`sparseagg.worker`), which comes for it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ from sparseagg.errors import InvalidArgumentError
 from sparseagg.records import Receipt
 from sparseagg.result import Result
 from sparseagg.tensors import SparseTensor, TensorSpec
+from sparseagg.worker._tff import broadcast_payload, client_worker
 
 __all__ = [
     "SparseMeanOfContributorsFactory",
     "SparseRound",
     "SparseSumFactory",
     "SparseWeightedMeanFactory",
+    "client_worker",
     "components",
     "feature_statistics",
     "local_features",
@@ -174,6 +177,13 @@ class SparseRound:
 
     Where clients run elsewhere, the parts are: `broadcast(state)`, `run_client(...)` in each worker, `open` and `finish`
     on the server. A worker needs this object (or one made alike), what was broadcast, and the name of the round.
+
+    Where workers come for the work (docs/tasks.md), the owner leaves tasks with `payload(state)`, and a worker runs
+    `client_worker(client_work, data)`:
+
+        name = round.open()
+        client.tasks.create(NewTaskGroup("train", name, contributors=names, payload=round.payload(state)))
+        state = server_update(state, round.finish(name, seal=False))     # sealed by the policy in `round_options`
     """
 
     def __init__(
@@ -229,6 +239,14 @@ class SparseRound:
     def broadcast(self, state: Any) -> Any:
         """Returns the part of the state that clients get."""
         return self._form.compute_server_context(state)
+
+    def payload(self, state: Any) -> bytes:
+        """Returns the part of the state that clients get as the payload of tasks, for workers with `client_worker`.
+
+        state: as in `broadcast`.
+        """
+        broadcast_type = self._form.client_processing.type_signature.parameter[0]
+        return broadcast_payload(broadcast_type, self.broadcast(state))
 
     def open(self) -> str:
         """Opens a round and returns its name, which clients and the caller of `finish` need."""

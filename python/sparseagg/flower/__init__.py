@@ -22,6 +22,9 @@ Flower waits for every client, an hour by default. `round_options={"goal": 40, "
 10 s after 40 updates, or after 600 s, even if other clients have not replied; an update that arrives later is refused,
 which Flower reports as the failure of its client.
 
+Without Flower's SuperLink: `client_worker` makes a ClientApp the function of a worker (`sparseagg.worker`), which comes for
+its work to the sparseagg server.
+
 The round has the types of the arrays that were sent out. A reply of another type is rounded to them once, to nearest, which
 is logged; whole numbers and truth values are averaged in float64, as by FedAvg; arrays without values stay as they are.
 """
@@ -29,6 +32,7 @@ is logged; whole numbers and truth values are averaged in float64, as by FedAvg;
 from __future__ import annotations
 
 from sparseagg.flower._client_app import ClientApp, SparseUpload
+from sparseagg.flower._model import apply_result, specs_of_arrays
 from sparseagg.flower._numpy_client import numpy_client_mod
 from sparseagg.flower._records import sparse_record, tensors_of
 from sparseagg.flower._strategies import (
@@ -39,6 +43,7 @@ from sparseagg.flower._strategies import (
     SparseFedProx,
     SparseFedYogi,
 )
+from sparseagg.flower._worker import client_worker, train_payload
 
 __all__ = [
     "ClientApp",
@@ -49,7 +54,11 @@ __all__ = [
     "SparseFedProx",
     "SparseFedYogi",
     "SparseUpload",
+    "apply_result",
+    "client_worker",
     "numpy_client_mod",
     "sparse_record",
+    "specs_of_arrays",
     "tensors_of",
+    "train_payload",
 ]

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import validate_message_reply_consistency
 
@@ -19,12 +18,11 @@ from sparseagg._abandoned import (
     with_deadline,
 )
 from sparseagg._erase import erase
-from sparseagg._means import averageable
 from sparseagg.client import Client
-from sparseagg.errors import InvalidArgumentError
-from sparseagg.flower._records import KEY, averaged_dtype, is_without_values
+from sparseagg.flower._model import apply_result, specs_of_arrays
+from sparseagg.flower._records import KEY
 from sparseagg.flower._training_round import TrainingRound
-from sparseagg.tensors import SparseTensor, TensorSpec
+from sparseagg.tensors import TensorSpec
 
 _LOG = logging.getLogger("flwr")
 # The server ends an abandoned round this long after Flower has stopped waiting for its replies.
@@ -126,7 +124,7 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
             self.bytes_sent[server_round] / 1e6,
         )
         metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
-        return self._apply(result), metrics
+        return apply_result(result, self._arrays), metrics
 
     def _collect(
         self, grid: Any, messages: Sequence[Message], timeout: float | None
@@ -149,42 +147,12 @@ class ExactMean(FedAvg):  # type: ignore[misc]  # flwr may be absent where types
         )
 
     def _specs(self, arrays: ArrayRecord) -> list[TensorSpec]:
-        missing = set(self._sparse) - set(arrays)
-        if missing:
-            raise InvalidArgumentError(
-                f"sparse names {sorted(missing)}; the arrays are {list(arrays)}"
-            )
-        return [
-            TensorSpec(
-                name,
-                tuple(array.shape) or (1,),
-                averaged_dtype(array),
-                sparse_dim=1 if name in self._sparse else 0,
-                op=self._op if name in self._sparse else "weighted_mean",
-            )
-            for name, array in arrays.items()
-            if not is_without_values(array)
-        ]
+        return specs_of_arrays(arrays, self._sparse, self._op)
 
     def _tell_once(self, what: str, message: str, *arguments: Any) -> None:
         if what not in self._told:
             self._told.add(what)
             _LOG.warning(message + " (this is logged once)", *arguments)
-
-    def _apply(self, result: Mapping[str, Any]) -> ArrayRecord:
-        averaged = {}
-        for name, array in self._arrays.items():
-            if is_without_values(array):
-                averaged[name] = array
-                continue
-            tensor = result[name]
-            if isinstance(tensor, SparseTensor):
-                table = np.array(averageable(array.numpy()))
-                table[tensor.indices[:, 0]] += tensor.values
-                averaged[name] = Array(table)
-            else:
-                averaged[name] = Array(tensor.reshape(array.shape))
-        return ArrayRecord(averaged)
 
 
 class _ClosingGrid:
