@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 from contributor import SPARSE_TABLES
@@ -53,6 +53,7 @@ class Owner:
     """Rounds and tasks of one training.
 
     contributors: their names, in the order in which chance chooses among them
+    on_completed: called with the number of tasks that were completed since the last call
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Owner:
         contributors: Sequence[str],
         settings: Settings,
         random: np.random.Generator,
+        on_completed: Callable[[int], None],
     ) -> None:
         self._client = client
+        self._on_completed = on_completed
         self._contributors = contributors
         self._settings = settings
         self._random = random
@@ -139,7 +142,10 @@ class Owner:
             attempts_max=ATTEMPTS_MAX,
         )
         (created,) = self._client.tasks.create(group)
-        finished = self._client.tasks.wait(created)
+        finished = created
+        for state in self._client.tasks.watch(created):
+            self._on_completed(state.completed - finished.completed)
+            finished = state
         tasks = list(self._client.tasks.list(finished))
         for task in tasks:
             if task.state != "COMPLETED":

@@ -36,7 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=0, help="Python workers beside the tabs")
     parser.add_argument(
-        "--kill-every", type=float, metavar="SECONDS", help="kills a Python worker that often"
+        "--kill-every", type=int, metavar="TASKS", help="kills a Python worker after each TASKS tasks"
     )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--contributors", type=int, default=30, help="of a round (%(default)s)")
@@ -104,9 +104,8 @@ def train(arguments: argparse.Namespace) -> int:
             arguments.workers, arguments.kill_every, server.target, settings.pool, folder
         )
         stack.callback(workers.close)
-        owner = Owner(
-            stack.enter_context(Client(server.target)), list(names.values()), settings, random
-        )
+        client = stack.enter_context(Client(server.target))
+        owner = Owner(client, list(names.values()), settings, random, workers.tasks_completed)
         return run(owner, settings, held_out, workers, arguments.json, random)
 
 

@@ -1,25 +1,28 @@
-// The model: CBOW word embeddings with negative sampling, as in examples/word_embeddings/model.py, which has the
-// formulas. V words, D dimensions; a contributor holds only the rows of its own words and of its random words.
+// The model: CBOW word embeddings with negative sampling, as in examples/word_embeddings/model.py,
+// which has the formulas. V words, D dimensions; a contributor holds only the rows of its own words
+// and of its random words.
 //
-// Parameters are f32 (Float32Array). Sums of a step are computed in f64, and each parameter is rounded to f32 when the
-// step is subtracted from it. A difference of two f32 numbers, computed in f64 and stored as f32, is what f32
-// arithmetic gives, so the update that is sent is exactly `after - before` in f32.
+// Parameters are f32 (Float32Array). Sums of a step are computed in f64, and each parameter is
+// rounded to f32 when the step is subtracted from it. A difference of two f32 numbers, computed in
+// f64 and stored as f32, has the bits of f32 arithmetic: an update is `after - before` in f32.
 
-const WINDOW = 4;             // words on either side
-const PLACES = 2 * WINDOW;    // of the words around a word
-const NEGATIVES = 5;          // weight of the random words, as if each example had this many
-const NEGATIVE_ROWS = 512;    // random words of one contributor in one round ...
-const BATCH_NEGATIVES = 64;   // ... of which each batch takes some, shared by its examples
-const BATCH = 32;             // examples
-const POSITION_SHARE = 0.1;   // every example moves the position weights, so they move in smaller steps
-const PAUSE_MS = 50;          // after which training lets heartbeats and messages have their turn
+const WINDOW = 4;            // words on either side
+const PLACES = 2 * WINDOW;   // of the words around a word
+const NEGATIVES = 5;         // weight of the random words, as if each example had this many
+const NEGATIVE_ROWS = 512;   // random words of one contributor in one round ...
+const BATCH_NEGATIVES = 64;  // ... of which each batch takes some, shared by its examples
+const BATCH = 32;            // examples
+// Every example moves the position weights, so they move in smaller steps.
+const POSITION_SHARE = 0.1;
+// After this time training lets heartbeats and messages have their turn.
+const PAUSE_MS = 50;
 
 // What a contributor will train on. Words are row numbers of its own tables.
 //
 // targets    Int32Array [examples]: rows of `output`
 // contexts   Int32Array [examples, PLACES]: rows of `input`
 // negatives  Int32Array [NEGATIVE_ROWS]: rows of `output`
-// inputRows, outputRows   Int32Array, ascending: the rows of the model that the contributor's tables hold
+// inputRows, outputRows  Int32Array, ascending: the rows of the model that its tables hold
 export function planTraining(ids, counts, random) {
   const text = thinOut(ids, counts, random);
   const examples = Math.max(0, text.length - PLACES);
@@ -60,8 +63,10 @@ function drawNegatives(counts, size, random) {
     let [low, high] = [0, counts.length - 1];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (sums[middle] > wanted) high = middle;
-      else low = middle + 1;
+      if (sums[middle] > wanted)
+        high = middle;
+      else
+        low = middle + 1;
     }
     return low;
   });
@@ -94,7 +99,8 @@ export class LocalModel {
     this.ofPosition = scratch(PLACES);
   }
 
-  // Takes one step down the gradient of the summed loss of a batch; returns that loss, as it was before the step.
+  // Takes one step down the gradient of the summed loss of a batch; returns that loss, as it was
+  // before the step.
   //
   // batch: numbers of examples, at most BATCH; negatives: at most BATCH_NEGATIVES rows of `output`
   descend({targets, contexts}, batch, negatives, rate) {
@@ -103,8 +109,10 @@ export class LocalModel {
     this.#embed(around);
     const loss = this.#differentiateScores(words, batch.length);
     this.#differentiateInput(around);
-    this.#subtract(this.position, 0, this.ofPosition, 0, PLACES * this.dimensions, POSITION_SHARE * rate);
-    around.flatMap(rows => [...rows]).forEach((row, i) => this.#subtractRow(this.input, row, this.ofInput, i, rate));
+    this.#subtract(
+        this.position, 0, this.ofPosition, 0, PLACES * this.dimensions, POSITION_SHARE * rate);
+    const contextRows = around.flatMap(rows => [...rows]);
+    contextRows.forEach((row, i) => this.#subtractRow(this.input, row, this.ofInput, i, rate));
     words.forEach((row, i) => this.#subtractRow(this.output, row, this.ofOutput, i, rate));
     words.forEach((row, i) => this.#subtract(this.bias, row, this.ofBias, i, 1, rate));
     return loss;
@@ -117,13 +125,16 @@ export class LocalModel {
     around.forEach((rows, b) => {
       for (let p = 0; p < PLACES; ++p) {
         const row = rows[p] * D;
-        for (let d = 0; d < D; ++d) hidden[b * D + d] += input[row + d] * position[p * D + d] / PLACES;
+        const place = p * D;
+        for (let d = 0; d < D; ++d)
+          hidden[b * D + d] += input[row + d] * position[place + d] / PLACES;
       }
     });
   }
 
-  // The gradients by `output`, `bias` and `hidden`. words: the targets of `examples` examples, then the negatives. An
-  // example is scored against its target, which should be high, and against every negative, which should be low.
+  // The gradients by `output`, `bias` and `hidden`. words: the targets of `examples` examples, then
+  // the negatives. An example is scored against its target, which should be high, and against every
+  // negative, which should be low.
   #differentiateScores(words, examples) {
     const {output, bias, hidden, ofHidden, ofOutput, ofBias, dimensions: D} = this;
     const weight = NEGATIVES / (words.length - examples);
@@ -166,7 +177,8 @@ export class LocalModel {
   }
 
   #subtractRow(table, row, gradient, i, rate) {
-    this.#subtract(table, row * this.dimensions, gradient, i * this.dimensions, this.dimensions, rate);
+    this.#subtract(
+        table, row * this.dimensions, gradient, i * this.dimensions, this.dimensions, rate);
   }
 
   #subtract(table, begin, gradient, gradientBegin, size, rate) {
@@ -182,10 +194,11 @@ function softplus(x) {
   return Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 }
 
-// Trains on a plan, and returns by how much each parameter changed: Float32Array of the shape of the model's.
+// Trains on a plan, and returns by how much each parameter changed: Float32Array of the shape of
+// the model's.
 //
 // parameters: as LocalModel; changed in place
-// onProgress(share, loss): called now and then with the share that is done and the mean loss since the last call
+// onProgress(share, loss): called with the share that is done and the mean loss since the last call
 // signal: an AbortSignal that ends the training with its reason
 export async function train(parameters, plan, {passes, rate, random, onProgress, signal}) {
   const before = Object.entries(parameters).map(([name, values]) => [name, values.slice()]);
@@ -195,7 +208,8 @@ export async function train(parameters, plan, {passes, rate, random, onProgress,
     const order = random.permutation(plan.examples);
     for (let begin = 0; begin < order.length; begin += BATCH) {
       const batch = order.subarray(begin, begin + BATCH);
-      const some = Array.from({length: BATCH_NEGATIVES}, () => plan.negatives[random.below(plan.negatives.length)]);
+      const some = Array.from(
+          {length: BATCH_NEGATIVES}, () => plan.negatives[random.below(plan.negatives.length)]);
       loss += model.descend(plan, batch, some, rate);
       seen += batch.length;
       if (performance.now() - paused < PAUSE_MS) continue;
@@ -206,6 +220,7 @@ export async function train(parameters, plan, {passes, rate, random, onProgress,
     }
   }
   onProgress(1, seen > 0 ? loss / seen : null);
-  const changes = before.map(([name, values]) => [name, values.map((value, i) => parameters[name][i] - value)]);
+  const changes =
+      before.map(([name, values]) => [name, values.map((value, i) => parameters[name][i] - value)]);
   return Object.fromEntries(changes);
 }

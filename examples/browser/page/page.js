@@ -1,12 +1,16 @@
-// The page: starts the worker, shows what it tells, and hands its task back when the tab is closed. The address says
-// which server and pool: ?server=http://127.0.0.1:50063&pool=words
+// The page: starts the worker, shows what it tells, and hands its task back when the tab is closed.
+// The address says which server and pool: ?server=http://127.0.0.1:50063&pool=words
 
 import {drawPlot} from "./plot.js";
 import {Server} from "./server.js";
 
 const EVENTS_SHOWN = 12;
 const OWN_POINTS_SHOWN = 400;
-const STEPS = {reading: "Reading words and rows", training: "Training", sending: "Submitting the update"};
+const STEPS = {
+  reading: "Reading words and rows",
+  training: "Training",
+  sending: "Submitting the update",
+};
 
 const element = id => document.getElementById(id);
 const show = (id, text) => element(id).textContent = text;
@@ -20,19 +24,25 @@ let worker = null;
 let lease = null;
 let leaseEnds = 0;
 let renewals = 0;
-const counts = {tasks: 0, examples: 0, rows: 0, bytes: 0};
+const counts = {
+  tasks: 0,
+  examples: 0,
+  rows: 0,
+  bytes: 0,
+};
 const ownLosses = [];
 
 function start() {
   worker = new Worker("worker.js", {type: "module"});
   worker.onmessage = ({data}) => heard[data.kind](data);
-  worker.onerror = event => stopWith(`The worker has stopped: ${event.message ?? "its files cannot be loaded"}`);
+  worker.onerror = event =>
+      stopWith(`The worker has stopped: ${event.message ?? "its files cannot be loaded"}`);
   worker.postMessage({server: url, pool, name});
   show("switch", "Stop");
   show("state", "Asking for a task");
 }
 
-// Ends the worker. A task in its hands goes back to the pool at once, instead of when its lease ends.
+// Ends the worker. Its task goes back to the pool at once, instead of when its lease ends.
 function stop() {
   worker?.terminate();
   worker = null;
@@ -46,7 +56,6 @@ function stop() {
 
 function stopWith(text) {
   stop();
-  note(text, true);
   showTrouble(text);
 }
 
@@ -54,7 +63,8 @@ function stopWith(text) {
 const heard = {
   waiting({seconds}) {
     show("state", "Waiting for a task");
-    show("task", `The pool has no task now. The server asks this worker to come back in ${seconds.toFixed(1)} s.`);
+    const time = `${seconds.toFixed(1)} s`;
+    show("task", `There is no task now. The server asks this worker to come back in ${time}.`);
     element("progress").value = 0;
   },
   task({task, payload}) {
@@ -74,20 +84,24 @@ const heard = {
     if (loss === undefined || loss === null) return;
     ownLosses.push(loss);
     show("own-last", loss.toFixed(3));
-    const from = Math.max(0, ownLosses.length - OWN_POINTS_SHOWN);
-    drawPlot(element("own"), ownLosses.slice(from).map((y, i) => [from + i, y]), from, ownLosses.length - 1);
+    const last = ownLosses.length - 1;
+    const points = ownLosses.map((y, i) => [i, y]).slice(-OWN_POINTS_SHOWN);
+    drawPlot(element("own"), points, points[0][0], last);
   },
   done({text, examples, rows, bytes}) {
     const more = {tasks: 1, examples, rows, bytes};
-    for (const [id, amount] of Object.entries(more)) show(id, (counts[id] += amount).toLocaleString("en"));
+    for (const [id, amount] of Object.entries(more)) {
+      counts[id] += amount;
+      show(id, counts[id].toLocaleString("en"));
+    }
     note(text);
   },
   gone({text}) {
     note(text);
   },
   failed({text, fatal}) {
+    note(text, true);
     if (fatal) stopWith(text);
-    else note(text, true);
   },
   trouble({text}) {
     showTrouble(text);
@@ -102,7 +116,9 @@ function showHeldOut(losses, rounds) {
 
 function showLease() {
   const seconds = Math.max(0, (leaseEnds - performance.now()) / 1000);
-  show("lease", lease ? `token ${lease.token}, renewed ${renewals} times, ${seconds.toFixed(0)} s left` : "none");
+  const state =
+      lease && `token ${lease.token}, renewed ${renewals} times, ${seconds.toFixed(0)} s left`;
+  show("lease", state ?? "none");
 }
 
 function showTrouble(text) {
@@ -117,7 +133,16 @@ function note(text, isBad = false) {
   item.append(time, ` ${text}`);
   item.classList.toggle("bad", isBad);
   element("events").prepend(item);
-  while (element("events").children.length > EVENTS_SHOWN) element("events").lastElementChild.remove();
+  while (element("events").children.length > EVENTS_SHOWN) {
+    element("events").lastElementChild.remove();
+  }
+}
+
+// Returns why this page cannot work, or "".
+function whyNot() {
+  if (!url) return "The address names no server: add ?server=http://HOST:PORT&pool=POOL";
+  if (!isSecureContext) return "Browsers have SHA-256 for pages of https or of localhost only.";
+  return "";
 }
 
 function begin() {
@@ -125,8 +150,8 @@ function begin() {
   show("pool", pool);
   show("name", name);
   element("switch").addEventListener("click", () => worker ? stop() : start());
-  if (!url) return stopWith("The address of this page does not name a server: add ?server=http://HOST:PORT&pool=POOL");
-  if (!isSecureContext) return stopWith("Browsers have SHA-256 for pages of https or of localhost only: open one of these.");
+  const problem = whyNot();
+  if (problem) return stopWith(problem);
   setInterval(showLease, 1000);
   addEventListener("pagehide", stop);
   addEventListener("pageshow", event => event.persisted && start());

@@ -1,4 +1,4 @@
-// A small line plot in SVG: one series over a linear axis, whose vertical range is that of the values.
+// A small line plot in SVG: one series over a linear axis, with the range of its values.
 
 const WIDTH = 440;
 const HEIGHT = 180;
@@ -7,7 +7,7 @@ const RIGHT = 12;
 const TOP = 10;
 const BOTTOM = 24;
 
-// Draws `points`, pairs of x and y with ascending x, into an <svg>. firstX, lastX: the range of the axis.
+// Draws `points`, pairs of x and y with ascending x, into an <svg>. The axis has firstX to lastX.
 export function drawPlot(svg, points, firstX, lastX) {
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   svg.replaceChildren();

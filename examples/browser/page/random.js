@@ -1,5 +1,5 @@
-// Random numbers that can be repeated: xoshiro128** (Blackman and Vigna 2018). A task that another tab does again draws
-// the same numbers, so its update has the same bits.
+// Random numbers that can be repeated: xoshiro128** (Blackman and Vigna 2018). A task that another
+// tab does again draws the same numbers, so its update has the same bits.
 
 export class Random {
   #state;

@@ -1,5 +1,6 @@
-// Calls to a sparseagg server over HTTP, in Connect's protocol with JSON (docs/http.md). Every call made here may be
-// repeated, so a call goes on through lost connections and restarts of the server until it has an answer.
+// Calls to a sparseagg server over HTTP, in Connect's protocol with JSON (docs/http.md). Every call
+// made here may be repeated, so a call goes on through lost connections and restarts of the server
+// until it has an answer.
 
 const CALL_MS_MAX = 60_000;
 const RETRY_MS_MIN = 250;
@@ -17,7 +18,8 @@ export class CallError extends Error {
   }
 
   get passes() {
-    return PASSING.has(this.code) && (this.code !== "resource_exhausted" || this.retryAfterMs !== null);
+    return PASSING.has(this.code) &&
+        (this.code !== "resource_exhausted" || this.retryAfterMs !== null);
   }
 }
 
@@ -27,14 +29,15 @@ export class Server {
   #isTroubled = false;
 
   // url: of the server's HTTP edge, such as "http://127.0.0.1:50063".
-  // onTrouble(text): called with a sentence when a call has to wait for the server, and with "" once it has answered.
+  // onTrouble(text): called with a sentence when a call has to wait for the server, and with ""
+  // once it has answered.
   constructor(url, onTrouble = () => {}) {
     this.#url = url.replace(/\/+$/, "");
     this.#onTrouble = onTrouble;
   }
 
-  // Returns the answer of a call, such as call("TaskService", "AcquireTasks", {...}). Throws CallError, and the reason
-  // of `signal` when that is aborted.
+  // Returns the answer of a call, such as call("TaskService", "AcquireTasks", {...}). Throws
+  // CallError, and the reason of `signal` when that is aborted.
   async call(service, method, message, signal) {
     for (let pause = RETRY_MS_MIN;; pause = Math.min(2 * pause, RETRY_MS_MAX)) {
       try {
@@ -73,22 +76,25 @@ export class Server {
     try {
       answer = JSON.parse(text);
     } catch {  // something between here and the server has answered
-      answer = {code: response.status >= 500 ? "unavailable" : "unknown", message: `HTTP status ${response.status}`};
+      const code = response.status >= 500 ? "unavailable" : "unknown";
+      answer = {code, message: `HTTP status ${response.status}`};
     }
     throw new CallError(method, answer, response.headers.get("Retry-After"));
   }
 
   // A page learns nothing about a connection that failed, nor about an answer that it may not read.
   #inWords(error) {
-    if (error instanceof CallError) return `The server at ${this.#url} refuses for now: ${error.message}.`;
-    if (error.name === "TimeoutError") return `The server at ${this.#url} has not answered in time.`;
-    return `The server at ${this.#url} cannot be reached. Is it running, and does its --http-origins name ` +
-        `${location.origin}?`;
+    const server = `The server at ${this.#url}`;
+    if (error instanceof CallError) return `${server} refuses for now: ${error.message}.`;
+    if (error.name === "TimeoutError") return `${server} has not answered in time.`;
+    const question = `Is it running, and does its --http-origins name ${location.origin}?`;
+    return `${server} cannot be reached. ${question}`;
   }
 }
 
 function request(message) {
-  return {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(message)};
+  const headers = {"Content-Type": "application/json"};
+  return {method: "POST", headers, body: JSON.stringify(message)};
 }
 
 // Waits for a time; throws the reason of `signal` as soon as that is aborted.

@@ -1,18 +1,19 @@
 // What a task asks for. Its payload is JSON, with one of two kinds:
 //
 // "count": submit how often each word of the share occurs, at the hash of the word.
-// "train": read the rows of the model that the share needs, train on the share, submit by how much the rows changed.
+// "train": read the rows of the model that the share needs, train on the share, submit by how much
+// the rows changed.
 //
-// The share is the text of the task's contributor. Here the page's own server hands it out; it stands in for the device
-// that has its text already.
+// The share is the text of the task's contributor. Here the page's own server hands it out; it
+// stands in for the device that has its text already.
 
-import {train, planTraining} from "./model.js";
+import {planTraining, train} from "./model.js";
 import {Random} from "./random.js";
 import {denseTensor, readResult, selectionOf, sparseTensor} from "./tensors.js";
 import {HASH_SPACE, hashCounts, Vocabulary, wordsOf} from "./words.js";
 
-// The vocabulary of the last task: all tasks of a training have the same. It can always be read again.
-const known = {round: null, vocabulary: null};
+// The vocabulary of the last task: all tasks of a training have the same. It can be read again.
+const known = {};
 
 // Returns the update of a task: {tensors, weight}; weight is undefined where the round uses none.
 //
@@ -20,7 +21,9 @@ const known = {round: null, vocabulary: null};
 // onProgress({step, share, loss}): called as `step` proceeds, "reading" or "training"
 export async function updateOf(server, payload, contributor, onProgress, signal) {
   const kinds = {count: countWords, train: trainOnShare};
-  if (!Object.hasOwn(kinds, payload.kind)) throw new Error(`the task is of kind "${payload.kind}", which this page does not know`);
+  if (!Object.hasOwn(kinds, payload.kind)) {
+    throw new Error(`the task is of kind "${payload.kind}", which this page does not know`);
+  }
   onProgress({step: "reading", share: 0});
   const words = wordsOf(await shareOf(contributor, signal));
   return kinds[payload.kind](server, payload, contributor, words, onProgress, signal);
@@ -28,7 +31,9 @@ export async function updateOf(server, payload, contributor, onProgress, signal)
 
 async function shareOf(contributor, signal) {
   const response = await fetch(`shares/${encodeURIComponent(contributor)}.txt`, {signal});
-  if (!response.ok) throw new Error(`the text of ${contributor} cannot be read: HTTP status ${response.status}`);
+  if (!response.ok) {
+    throw new Error(`the text of ${contributor} cannot be read: HTTP status ${response.status}`);
+  }
   return response.text();
 }
 
@@ -44,17 +49,19 @@ async function trainOnShare(server, payload, contributor, words, onProgress, sig
   const plan = planTraining(await vocabulary.idsOf(words), vocabulary.counts, random);
   const rows = {input: plan.inputRows, output: plan.outputRows, bias: plan.outputRows};
   const parameters = await readRows(server, payload.model, rows, signal);
-  const shapes = Object.fromEntries([...parameters].map(([name, {shape}]) => [name, shape]));
-  const changes = await train(Object.fromEntries([...parameters].map(([name, {values}]) => [name, values])), plan, {
+  const local = Object.fromEntries([...parameters].map(([name, {values}]) => [name, values]));
+  const changes = await train(local, plan, {
     passes: payload.passes,
     rate: payload.learningRate,
     random,
     onProgress: (share, loss) => onProgress({step: "training", share, loss}),
     signal,
   });
-  const tensors = Object.entries(changes).map(
-      ([name, values]) => rows[name] ? sparseTensor(name, rows[name], values, shapes[name]) :
-                                       denseTensor(name, values, shapes[name]));
+  const tensors = Object.entries(changes).map(([name, values]) => {
+    const {shape} = parameters.get(name);
+    return rows[name] ? sparseTensor(name, rows[name], values, shape) :
+                        denseTensor(name, values, shape);
+  });
   return {tensors, weight: plan.examples};
 }
 
@@ -66,7 +73,7 @@ async function vocabularyOf(server, round, signal) {
   return known.vocabulary;
 }
 
-// The wanted rows of the model's tables, in the order of `rows`, and the whole of its dense tensors.
+// Reads the wanted rows of the model's tables, and the whole of its dense tensors.
 function readRows(server, model, rows, signal) {
   const selections = Object.entries(rows).map(([tensor, wanted]) => selectionOf(tensor, wanted));
   return readResult(server, {name: model, layout: "RESULT_LAYOUT_DENSE", selections}, signal);

@@ -1,16 +1,25 @@
-// Sparse tensors on their way to the server and back (docs/wire_format.md, encoding coo.raw). Numbers are little-endian
-// on the wire, as they are in the typed arrays of every processor that runs browsers.
+// Sparse tensors on their way to the server and back (docs/wire_format.md, encoding coo.raw).
+// Numbers are little-endian on the wire, as they are in the typed arrays of every processor that
+// runs browsers.
 
 const WHOLE_BYTES_MAX = 1 << 20;  // larger updates go in chunks, which survive a lost connection
 const CHUNK_BYTES = 1 << 20;
 const READ_BYTES = 4 << 20;
 
-const VALUE_TYPES = {VALUE_TYPE_F32: Float32Array, VALUE_TYPE_I64: BigInt64Array};
-const INDEX_TYPES = {INDEX_TYPE_I32: Int32Array, INDEX_TYPE_I64: BigInt64Array};
+const AGGREGATION = "AggregationService";
+const VALUE_TYPES = {
+  VALUE_TYPE_F32: Float32Array,
+  VALUE_TYPE_I64: BigInt64Array,
+};
+const INDEX_TYPES = {
+  INDEX_TYPE_I32: Int32Array,
+  INDEX_TYPE_I64: BigInt64Array,
+};
 
-// An update's tensor: rows `indices` of a tensor of `shape`, whose first dimension is the sparse one.
+// An update's tensor: some rows of a tensor of `shape`, whose first dimension is the sparse one.
 //
-// indices: Int32Array or BigInt64Array [nnz]; values: Float32Array or BigInt64Array [nnz, values of a row]
+// indices: Int32Array or BigInt64Array [nnz]
+// values: Float32Array or BigInt64Array [nnz, values of a row]
 export function sparseTensor(name, indices, values, shape) {
   return {name, indices, values, shape, sparseDim: 1, nnz: indices.length};
 }
@@ -22,33 +31,35 @@ export function denseTensor(name, values, shape) {
 
 // Submits an update, in one message or in chunks, and returns its receipt.
 //
-// header: {round, contributor, updateId, weight}; the updateId stays the same when an update is sent again
+// header: {round, contributor, updateId, weight}; an update that is sent again keeps its updateId
 // onProgress(share): called with the share that the server holds
 export async function submit(server, header, tensors, {onProgress = () => {}, signal} = {}) {
   const parts = tensors.flatMap(({indices, values}) => [bytesOf(indices), bytesOf(values)]);
   const size = parts.reduce((sum, part) => sum + part.length, 0);
   if (size > WHOLE_BYTES_MAX) {
-    return uploadChunks(server, {header, tensors: tensors.map(headerOf)}, concatenated(parts, size), onProgress, signal);
+    const begin = {header, tensors: tensors.map(headerOf)};
+    return uploadChunks(server, begin, concatenated(parts, size), onProgress, signal);
   }
-  const whole = tensors.map(tensor => ({
-    header: headerOf(tensor),
-    indices: toBase64(bytesOf(tensor.indices)),
-    values: toBase64(bytesOf(tensor.values)),
-  }));
-  return server.call("AggregationService", "SubmitUpdate", {header, tensors: whole}, signal);
+  return server.call(AGGREGATION, "SubmitUpdate", {header, tensors: tensors.map(whole)}, signal);
 }
 
-// Sends the byte string of an update in chunks. A call that got no answer is repeated; where the server has another
-// offset, as after a restart, it says so and the upload goes on from there.
+function whole(tensor) {
+  const [indices, values] = [tensor.indices, tensor.values].map(array => toBase64(bytesOf(array)));
+  return {header: headerOf(tensor), indices, values};
+}
+
+// Sends the byte string of an update in chunks. A call that got no answer is repeated; where the
+// server has another offset, as after a restart, it says so and the upload goes on from there.
 async function uploadChunks(server, begin, bytes, onProgress, signal) {
   let next = chunkAt(bytes, 0);
   for (;;) {
     let answer;
     try {
-      answer = await server.call("AggregationService", "UploadChunk", {begin, chunk: next}, signal);
+      answer = await server.call(AGGREGATION, "UploadChunk", {begin, chunk: next}, signal);
     } catch (error) {
       if (error.reason !== "OFFSET_MISMATCH") throw error;
-      answer = await server.call("AggregationService", "UploadChunk", {begin}, signal);  // asks for the offset
+      // Asks for the offset.
+      answer = await server.call(AGGREGATION, "UploadChunk", {begin}, signal);
     }
     if (answer.receipt) {
       onProgress(1);
@@ -83,7 +94,7 @@ export async function readResult(server, request, signal) {
 }
 
 function readFrom(server, result, offset, signal) {
-  return server.call("AggregationService", "ReadResult", {result, offset, bytes: READ_BYTES}, signal);
+  return server.call(AGGREGATION, "ReadResult", {result, offset, bytes: READ_BYTES}, signal);
 }
 
 // Returns a selection of rows for `readResult`.
@@ -96,7 +107,7 @@ function tensorsIn(headers, buffer) {
   let at = 0;
   const take = (type, bytes) => {
     const end = at + Number(bytes ?? 0);
-    const array = new type(buffer.slice(at, end));  // a copy, because it begins where its type may begin
+    const array = new type(buffer.slice(at, end));  // a copy is aligned for its type
     at = end;
     return array;
   };
@@ -143,12 +154,15 @@ function concatenated(parts, size) {
 export function toBase64(bytes) {
   if (bytes.toBase64) return bytes.toBase64();
   let text = "";
-  for (let i = 0; i < bytes.length; i += 0x8000) text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+  for (let i = 0; i < bytes.length; i += 0x8000) {
+    text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+  }
   return btoa(text);
 }
 
 export function fromBase64(text) {
-  return Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  return Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
 }
 
 const CRC_TABLE = Uint32Array.from({length: 256}, (_, byte) => {

@@ -1,7 +1,8 @@
-// Words of a text, the hash that stands for a word before there is a vocabulary, and the vocabulary itself: as in
-// examples/word_embeddings/documents.py.
+// Words of a text, the hash that stands for a word before there is a vocabulary, and the vocabulary
+// itself: as in examples/word_embeddings/documents.py.
 
-// Words are counted at hash(word) in an index space of 2^62, so that nobody needs a common list of words first.
+// Words are counted at hash(word) in an index space of 2^62, so that nobody needs a common list of
+// words first.
 export const HASH_SPACE = 1n << 62n;
 // A word enters the vocabulary if this number of documents has it.
 const DOCUMENTS_MIN = 2n;
@@ -15,8 +16,8 @@ export function wordsOf(text) {
 export async function hashesOf(words) {
   const encoder = new TextEncoder();
   const distinct = [...new Set(words)];
-  const digests =
-      await Promise.all(distinct.map(word => crypto.subtle.digest("SHA-256", encoder.encode(word))));
+  const digests = await Promise.all(
+      distinct.map(word => crypto.subtle.digest("SHA-256", encoder.encode(word))));
   return new Map(distinct.map((word, i) => [word, hashIn(digests[i])]));
 }
 
@@ -36,12 +37,13 @@ export async function hashCounts(words) {
   };
 }
 
-// The words of the model: word i occurs `counts[i]` times in all documents together. The most frequent come first.
+// The words of the model: word i occurs `counts[i]` times in all documents together. The most
+// frequent come first.
 export class Vocabulary {
   #idOf;
 
-  // result: the aggregate of the round that counted words. Tensor "occurrences" has how often each word occurs,
-  // "documents" in how many documents; both have the same hashes as indices.
+  // result: the aggregate of the round that counted words. Tensor "occurrences" has how often each
+  // word occurs, "documents" in how many documents; both have the same hashes as indices.
   constructor(result) {
     const {indices: hashes, values: occurrences} = result.get("occurrences");
     const documents = result.get("documents").values;
@@ -49,10 +51,6 @@ export class Vocabulary {
     common.sort((i, j) => compare(occurrences[j], occurrences[i]) || compare(hashes[i], hashes[j]));
     this.counts = Float64Array.from(common, i => Number(occurrences[i]));
     this.#idOf = new Map(common.map((i, id) => [hashes[i], id]));
-  }
-
-  get size() {
-    return this.counts.length;
   }
 
   // Returns the ids of those words that the vocabulary has, in their order: Int32Array.
