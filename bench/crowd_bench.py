@@ -51,6 +51,10 @@ class Server:
             time.sleep(0.01)
         self.address = f"127.0.0.1:{port_file.read_text().strip()}"
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
         fields = pathlib.Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2]
         user, system = fields.split()[11:13]

@@ -44,16 +44,22 @@ _LINKS = docstrings.Links(
 # Their objects come from other calls: how they are made says nothing to a user.
 _NOT_MADE_BY_USERS = {
     "sparseagg.Partial",
+    "sparseagg.Pipeline",
     "sparseagg.Result",
     "sparseagg.Round",
+    "sparseagg.Tasks",
+    "sparseagg.aio.Pipeline",
     "sparseagg.aio.Round",
+    "sparseagg.aio.Tasks",
+    "sparseagg.worker.LeasedTask",
 }
+_RECORDS = ("sparseagg.records", "sparseagg.tasks.records", "sparseagg.worker._loop")
 _MODULE_OF_TYPE = re.compile(r"(?<![~\w.])(?=(?:[a-z_]\w*\.)+\w)")
 
 
 def _is_record(thing: Any) -> bool:
     """True for what a server tells: its fields are what matters, and not how it is made."""
-    return inspect.isclass(thing) and thing.__module__ == "sparseagg.records"
+    return inspect.isclass(thing) and thing.__module__ in _RECORDS
 
 
 def _prepare(app: Any) -> None:

@@ -13,6 +13,7 @@ PACKAGE = "sparseagg"
 MODULES = (
     PACKAGE,
     "sparseagg.aio",
+    "sparseagg.worker",
     "sparseagg.sparsify",
     "sparseagg.sparse_data",
     "sparseagg.flower",

@@ -21,10 +21,10 @@ from sparseagg.tasks.pipeline_plan import (
     ADAPTER,
     OF_THE_ROUND,
     PipelinePlan,
-    PipelineRound,
     PreparedRound,
 )
-from sparseagg.tasks.records import NewTaskGroup, Task, TaskGroup, TaskState
+from sparseagg.tasks.records import PipelineRound, Task, TaskGroup, TaskState
+from sparseagg.tasks.requests import NewTaskGroup
 
 _LOG = logging.getLogger("sparseagg")
 

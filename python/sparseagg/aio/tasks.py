@@ -13,7 +13,6 @@ from sparseagg.records import Receipt
 from sparseagg.tasks import requests
 from sparseagg.tasks.records import (
     AcquiredTasks,
-    NewTaskGroup,
     Task,
     TaskGroup,
     TaskLease,
@@ -22,7 +21,7 @@ from sparseagg.tasks.records import (
     group_from_proto,
     task_from_proto,
 )
-from sparseagg.tasks.requests import RenewedLease
+from sparseagg.tasks.requests import NewTaskGroup, RenewedLease
 
 
 class Tasks:

@@ -15,10 +15,10 @@ from sparseagg.errors import (
     NotFoundError,
     RoundAbortedError,
     RoundNotPublishedError,
-    SparseAggError,
 )
-from sparseagg.result import Result, layout_number
-from sparseagg.tasks.records import NewTaskGroup, Task, TaskGroup
+from sparseagg.result import layout_number
+from sparseagg.tasks.records import Task, TaskGroup
+from sparseagg.tasks.requests import NewTaskGroup
 from sparseagg.tensors import TensorSpec
 
 # Part of the names of rounds of a pipeline without a name; a later pipeline erases those of processes that are gone.
@@ -28,24 +28,6 @@ OF_THE_ROUND = (RoundAbortedError, RoundNotPublishedError, NotFoundError)
 _LOG = logging.getLogger("sparseagg")
 _NUMBER_MAX = 2**63 - 1
 _PREPARED_MAX = 100  # groups of one call
-
-
-@dataclass(frozen=True)
-class PipelineRound:
-    """A round of a pipeline that is over.
-
-    number: of the round, from the pipeline's `start` on.
-    round: its handle, for a part of the result or `verify`; the pipeline deletes the round when the next one is asked for.
-    group: its tasks, counted by state; None where the server had forgotten them.
-    result: the published aggregate; None of a round that failed.
-    error: why it failed, with `return_exceptions`; None of one with a result.
-    """
-
-    number: int
-    round: Any
-    group: TaskGroup | None
-    result: Result | None
-    error: SparseAggError | None
 
 
 @dataclass

@@ -1,16 +1,17 @@
-"""What the server tells about tasks, and what an owner says of new ones, as plain immutable records."""
+"""What the server tells about tasks, as plain immutable records."""
 
 from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, SupportsFloat, SupportsIndex
+from datetime import datetime
+from typing import Any
 
 from sparseagg._proto import tasks_pb2
+from sparseagg.errors import SparseAggError
 from sparseagg.records import durability_name, enum_name, seconds_of, time_of
+from sparseagg.result import Result
 
 
 class TaskState(str, enum.Enum):
@@ -145,39 +146,21 @@ class AcquiredTasks:
 
 
 @dataclass(frozen=True)
-class NewTaskGroup:
-    """Tasks to be created together, for one round. One of count, percent_of_goal and contributors says how many.
+class PipelineRound:
+    """A round of a pipeline that is over.
 
-    pool: 1 to 63 characters of [a-z0-9-], starting with a letter; pools need not be created.
-    round: name of an open round, or its handle.
-    count: this number of tasks, at most 100,000. The contributor of task n is "{group}/n".
-    percent_of_goal: this percentage of the round's `goal`, rounded up: 130 creates 130 tasks for a goal of 100. Tasks that are
-        left when the round is sealed end (CANCELLED).
-    contributors: one task for each of these names, which must be distinct; as in `Round.submit`.
-    payload: the owner's own bytes, at most 1 MiB, which each worker gets with its task: hyperparameters, a reference to a
-        model.
-    required_capabilities: workers get a task only if they have all of these: at most 16, each 1 to 63 characters of
-        [A-Za-z0-9._-].
-    lease: seconds (or a timedelta) for which a worker holds a task without renewing, 1 s to 24 h; the server's default
-        when left out (60).
-    attempts_max: after this number of attempts without an update a task is FAILED, at most 1,000; the server's default when
-        left out (3).
-    deadline: when tasks that are not finished become FAILED: seconds (or a timedelta) after their creation, or a datetime
-        with a time zone.
-    group_id: 1 to 63 characters of [a-z0-9-], starting with a letter; the server makes one up when left out.
+    number: of the round, from the pipeline's `start` on.
+    round: its handle, for a part of the result or `verify`; the pipeline deletes the round when the next one is asked for.
+    group: its tasks, counted by state; None where the server had forgotten them.
+    result: the published aggregate; None of a round that failed.
+    error: why it failed, with `return_exceptions`; None of one with a result.
     """
 
-    pool: str
+    number: int
     round: Any
-    count: SupportsIndex | None = None
-    percent_of_goal: SupportsIndex | None = None
-    contributors: Sequence[str] | None = None
-    payload: bytes = b""
-    required_capabilities: Sequence[str] = ()
-    lease: SupportsFloat | timedelta | None = None
-    attempts_max: SupportsIndex | None = None
-    deadline: SupportsFloat | timedelta | datetime | None = None
-    group_id: str | None = None
+    group: TaskGroup | None
+    result: Result | None
+    error: SparseAggError | None
 
 
 def lease_from_proto(message: Any) -> TaskLease:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex, Union
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, SupportsFloat, SupportsIndex, Union
 
 from sparseagg import _arguments, _requests
 from sparseagg._proto import tasks_pb2, types_pb2
@@ -15,13 +17,7 @@ from sparseagg.errors import (
     from_error_message,
 )
 from sparseagg.records import Receipt
-from sparseagg.tasks.records import (
-    NewTaskGroup,
-    TaskGroup,
-    TaskLease,
-    TaskState,
-    lease_from_proto,
-)
+from sparseagg.tasks.records import TaskGroup, TaskLease, TaskState, lease_from_proto
 
 _UINT32_MAX = 2**32 - 1
 _UINT64_MAX = 2**64 - 1
@@ -29,6 +25,42 @@ _UINT64_MAX = 2**64 - 1
 _LAST_CALL_SECONDS = 0.05
 
 RenewedLease = Union[TaskLease, SparseAggError]
+
+
+@dataclass(frozen=True)
+class NewTaskGroup:
+    """Tasks to be created together, for one round. One of count, percent_of_goal and contributors says how many.
+
+    pool: 1 to 63 characters of [a-z0-9-], starting with a letter; pools need not be created.
+    round: name of an open round, or its handle.
+    count: this number of tasks, at most 100,000. The contributor of task n is "{group}/n".
+    percent_of_goal: this percentage of the round's `goal`, rounded up: 130 creates 130 tasks for a goal of 100. Tasks that are
+        left when the round is sealed end (CANCELLED).
+    contributors: one task for each of these names, which must be distinct; as in `Round.submit`.
+    payload: the owner's own bytes, at most 1 MiB, which each worker gets with its task: hyperparameters, a reference to a
+        model.
+    required_capabilities: workers get a task only if they have all of these: at most 16, each 1 to 63 characters of
+        [A-Za-z0-9._-].
+    lease: seconds (or a timedelta) for which a worker holds a task without renewing, 1 s to 24 h; the server's default
+        when left out (60).
+    attempts_max: after this number of attempts without an update a task is FAILED, at most 1,000; the server's default when
+        left out (3).
+    deadline: when tasks that are not finished become FAILED: seconds (or a timedelta) after their creation, or a datetime
+        with a time zone.
+    group_id: 1 to 63 characters of [a-z0-9-], starting with a letter; the server makes one up when left out.
+    """
+
+    pool: str
+    round: Any
+    count: SupportsIndex | None = None
+    percent_of_goal: SupportsIndex | None = None
+    contributors: Sequence[str] | None = None
+    payload: bytes = b""
+    required_capabilities: Sequence[str] = ()
+    lease: SupportsFloat | timedelta | None = None
+    attempts_max: SupportsIndex | None = None
+    deadline: SupportsFloat | timedelta | datetime | None = None
+    group_id: str | None = None
 
 
 def group_name(group: str | TaskGroup) -> str:

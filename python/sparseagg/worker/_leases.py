@@ -9,6 +9,7 @@ import time
 from sparseagg.client import Client
 from sparseagg.errors import SparseAggError
 from sparseagg.tasks import TaskLease
+from sparseagg.worker._patience import is_transient
 from sparseagg.worker._task import LeasedTask
 
 _LOG = logging.getLogger("sparseagg.worker")
@@ -79,11 +80,12 @@ class LeaseKeeper:
             )
         except SparseAggError as error:
             # Whether the lease has ended is for the server to say: while it is down, time stands still for leases.
-            _LOG.debug("%s: the lease is not renewed: %s", task.name, error)
+            level = logging.DEBUG if is_transient(error) else logging.WARNING
+            _LOG.log(level, "%s: the lease is not renewed: %s", task.name, error)
             due = time.monotonic() + min(duration / (2 * _RENEWALS), _RETRY_SECONDS_MAX)
         else:
             if not isinstance(outcome, TaskLease):
-                task.end(outcome)
+                task._end(outcome)
                 _LOG.info("%s: %s", task.name, outcome)
                 self._forget(task)
                 return

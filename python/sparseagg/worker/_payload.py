@@ -65,22 +65,24 @@ def unpack(payload: bytes) -> Payload:
     Raises InvalidArgumentError for other bytes.
     """
     with _arguments.refusing("the payload is not one of sparseagg.worker.pack"):
-        try:
-            with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-                names = [name for name in archive.namelist() if name.endswith(_ARRAY)]
-                arrays = {name[: -len(_ARRAY)]: _array(archive, name) for name in names}
-                settings = json.loads(archive.read(_SETTINGS))
-        except (zipfile.BadZipFile, KeyError, EOFError) as bad:
-            raise InvalidArgumentError(_arguments.words_of(bad)) from bad
-    if not isinstance(settings, dict):
-        raise InvalidArgumentError(f"settings is a {type(settings).__name__}, not a mapping")
+        with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+            _check_is_stored(archive)
+            names = [name for name in archive.namelist() if name.endswith(_ARRAY)]
+            arrays = {name[: -len(_ARRAY)]: _array(archive, name) for name in names}
+            settings = json.loads(archive.read(_SETTINGS))
+        if not isinstance(settings, dict):
+            raise InvalidArgumentError(f"settings is a {type(settings).__name__}, not a mapping")
     return Payload(arrays, settings)
 
 
+def _check_is_stored(archive: zipfile.ZipFile) -> None:
+    """Refuses compressed members, which could be of any size."""
+    for member in archive.infolist():
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise InvalidArgumentError(f"{member.filename} is compressed")
+
+
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
-    # Compressed ones could be of any size.
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-        raise InvalidArgumentError(f"{name} is compressed")
     with archive.open(name) as member:
         array: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)
     return array

@@ -23,11 +23,11 @@ class LeasedTask:
     round: the round that takes the update.
     """
 
-    def __init__(self, info: Task, client: Client) -> None:
+    def __init__(self, info: Task, client: Client, round: Round) -> None:
         assert info.lease is not None  # an acquired task has one
         self.info = info
         self.client = client
-        self.round: Round = client.round(info.round)
+        self.round = round
         self._lease = info.lease
         self._ended: SparseAggError | None = None
 
@@ -45,6 +45,11 @@ class LeasedTask:
     def contributor(self) -> str:
         """The contributor of the update. It belongs to the task, not to the worker."""
         return self.info.contributor
+
+    @property
+    def lease(self) -> TaskLease:
+        """The lease under which the worker holds the task, as it was when the task was acquired."""
+        return self._lease
 
     @property
     def update_id(self) -> str:
@@ -73,15 +78,8 @@ class LeasedTask:
                 ended.message, code=ended.code, reason=ended.reason, metadata=ended.metadata
             )
 
-    # For the worker.
-
-    @property
-    def lease(self) -> TaskLease:
-        """The lease under which the worker holds the task."""
-        return self._lease
-
-    def end(self, why: SparseAggError) -> None:
-        """Notes that the lease has ended. `why`: what the server says."""
+    def _end(self, why: SparseAggError) -> None:
+        """The worker no longer holds the task. why: what the server says."""
         self._ended = why
 
     def __repr__(self) -> str:

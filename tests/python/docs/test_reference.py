@@ -97,14 +97,19 @@ def test_a_public_name_has_a_docstring(name):
 
 RECORDS = [
     thing
-    for thing in vars(sparseagg.records).values()
-    if inspect.isclass(thing) and thing.__module__ == "sparseagg.records"
+    for module in (sparseagg.records, sparseagg.tasks.records)
+    for thing in vars(module).values()
+    if inspect.isclass(thing) and thing.__module__ == module.__name__
 ]
 NOT_MADE_BY_USERS = (
     sparseagg.Partial,
+    sparseagg.Pipeline,
     sparseagg.Result,
     sparseagg.Round,
+    sparseagg.Tasks,
+    sparseagg.aio.Pipeline,
     sparseagg.aio.Round,
+    sparseagg.aio.Tasks,
 )
 
 

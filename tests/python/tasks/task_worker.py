@@ -1,95 +1,68 @@
-"""A worker without state, for test_task_store: acquires tasks, sends the update of each, completes it. Any call is
-repeated while there is no server. It ends when it is killed.
+"""A worker without state: acquires tasks, sends the update of each, completes it. Any call is repeated while there is no
+server. It ends when it is killed, or with its parent.
 
-Usage: task_worker.py ADDRESS NAME
+Usage: task_worker.py ADDRESS NAME POOL
 """
 
 from __future__ import annotations
 
-import random
-import struct
+import os
 import sys
 import threading
-import uuid
 
-import grpc
-from sparseagg._proto import aggregation_pb2, tasks_pb2, types_pb2
-
-ROWS = 10
-NO_SERVER = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
+import numpy as np
+from sparseagg import (
+    AlreadyCountedError,
+    Client,
+    NotFoundError,
+    RetryPolicy,
+    RoundNotOpenError,
+    Task,
+    TaskFencedError,
 )
 
-
-class Server:
-    """The calls of a worker."""
-
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(
-            address,
-            (("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)),
-        )
-
-    def call(self, method: str, request, answer):
-        """The answer, or the error that is not for lack of a server."""
-        unary = self._channel.unary_unary(
-            f"/sparseagg.v1.{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer.FromString,
-        )
-        while True:
-            try:
-                return unary(request, timeout=10, wait_for_ready=True)
-            except grpc.RpcError as error:
-                if error.code() not in NO_SERVER:
-                    return error
+ROWS = 10
+FAIL = b"fail"  # a payload
+# How long a call goes on without a server.
+PATIENCE = {
+    "timeout": 600.0,
+    "retry": RetryPolicy(initial_delay=0.05, max_delay=0.2, connect_timeout=600.0),
+}
+# An update may have been counted under an earlier lease, and a round may have gone on without it.
+NO_LONGER_WANTED = (AlreadyCountedError, RoundNotOpenError, NotFoundError, TaskFencedError)
 
 
-def update_of(task: tasks_pb2.Task) -> aggregation_pb2.SubmitUpdateRequest:
-    """One entry: 1 in the row of the task's number."""
+def update_of(task: Task) -> dict:
+    """One entry in the row of the task's number: what the payload says, or 1."""
     number = int(task.name.rpartition("/")[2])
-    tensor = types_pb2.Tensor(
-        header=types_pb2.TensorHeader(
-            name="t", value_type=types_pb2.VALUE_TYPE_F32, dense_shape=[ROWS], sparse_dim=1, nnz=1
-        ),
-        indices=struct.pack("<q", number % ROWS),
-        values=struct.pack("<f", 1.0),
-    )
-    header = types_pb2.UpdateHeader(
-        round=task.round, contributor=task.contributor, update_id=f"of-{task.lease.token}"
-    )
-    return aggregation_pb2.SubmitUpdateRequest(header=header, tensors=[tensor])
+    values = np.float32([float(task.payload or 1)])
+    return {"t": (np.array([number % ROWS]), values, [ROWS])}
 
 
-def work(address: str, name: str) -> None:
-    """For ever."""
-    server = Server(address)
-    never = threading.Event()
-    while True:
-        acquired = server.call(
-            "TaskService/AcquireTasks",
-            tasks_pb2.AcquireTasksRequest(worker=name, pools=["pool"], request_id=uuid.uuid4().hex),
-            tasks_pb2.AcquireTasksResponse,
+def work_on(client: Client, task: Task) -> None:
+    """Does a task that was acquired."""
+    if task.payload == FAIL:
+        client.tasks.fail(task.lease, "the payload says so", retryable=False)
+        return
+    try:
+        receipt = client.round(task.round).submit(
+            update_of(task), contributor=task.contributor, update_id=f"of-{task.lease.token}"
         )
-        for task in acquired.tasks:
-            receipt = server.call(
-                "AggregationService/SubmitUpdate", update_of(task), types_pb2.Receipt
-            )
-            if isinstance(receipt, grpc.RpcError):
-                continue  # an earlier lease has sent it
-            server.call(
-                "TaskService/CompleteTask",
-                tasks_pb2.CompleteTaskRequest(lease=task.lease, receipt=receipt),
-                tasks_pb2.Task,
-            )
-        if not acquired.tasks:
-            window = acquired.retry
-            never.wait(
-                random.uniform(window.min.ToTimedelta().total_seconds(),
-                               window.max.ToTimedelta().total_seconds())
-            )  # fmt: skip
+        client.tasks.complete(task.lease, receipt)
+    except NO_LONGER_WANTED:
+        pass
+
+
+def work(address: str, name: str, pool: str) -> None:
+    """Works until the parent is gone."""
+    parent = os.getppid()
+    never = threading.Event()
+    with Client(address, **PATIENCE) as client:
+        while os.getppid() == parent:
+            acquired = client.tasks.acquire(name, pool)
+            for task in acquired.tasks:
+                work_on(client, task)
+            never.wait(acquired.pause())
 
 
 if __name__ == "__main__":
