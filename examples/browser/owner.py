@@ -17,8 +17,8 @@ from federation import ROUND_SECONDS_MAX, WORD_COUNTS, apply, sparse_specs
 from model import Parameters, learning_rate
 from sparseagg import Client, NewTaskGroup, Result, Round, SparseTensor, TensorSpec
 
-# Killed workers fail no task: each attempt only costs the time of a lease.
-ATTEMPTS_MAX = 1000
+# A worker that is killed costs an attempt. No task meets with that so often.
+ATTEMPTS_MAX = 20
 
 
 class TaskError(Exception):

@@ -7,7 +7,9 @@ Usage: worker.py SERVER POOL SHARES NAME      SHARES is the folder with the cont
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -70,6 +72,13 @@ def vocabulary_of(client: Client, round_name: str) -> Vocabulary:
     )
 
 
+def end_with_parent() -> None:
+    """Ends the process at the end of its input: when the program that has started it is no more."""
+    sys.stdin.read()
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=end_with_parent, daemon=True).start()
     server, pool, shares, name = sys.argv[1:]
     worker.run(Trainer(Path(shares)).update_of, [pool], server, name=name)

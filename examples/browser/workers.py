@@ -46,7 +46,8 @@ class Workers:
 
     def _add(self) -> None:
         self._names += 1
-        self._processes.append(subprocess.Popen([*self._command, f"python-{self._names}"]))
+        command = [*self._command, f"python-{self._names}"]
+        self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -148,8 +148,8 @@ class BrowserTest(unittest.TestCase):
             self.addCleanup(process.kill)
             address = next(line for line in process.stdout if "http://" in line).split()[-1]
             handles = [self.driver.new_tab(address) for _ in range(tabs)]
-            rest = process.stdout.read()
-            self.assertEqual(process.wait(), 0, rest)
+            rest, _ = process.communicate(timeout=WAIT_SECONDS)
+            self.assertEqual(process.returncode, 0, rest)
             for handle in handles:
                 self.driver.chrome.switch_to.window(handle)
                 self.looks_right(address)

@@ -101,6 +101,7 @@ const heard = {
   },
   failed({text, fatal}) {
     note(text, true);
+    show("state", "Waiting after a failure");
     if (fatal) stopWith(text);
   },
   trouble({text}) {

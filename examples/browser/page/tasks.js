@@ -58,9 +58,9 @@ async function trainOnShare(server, payload, contributor, words, onProgress, sig
     signal,
   });
   const tensors = Object.entries(changes).map(([name, values]) => {
-    const {shape} = parameters.get(name);
-    return rows[name] ? sparseTensor(name, rows[name], values, shape) :
-                        denseTensor(name, values, shape);
+    const {shape} = parameters.get(name);  // of what was read
+    if (!rows[name]) return denseTensor(name, values, shape);
+    return sparseTensor(name, rows[name], values, [vocabulary.counts.length, ...shape.slice(1)]);
   });
   return {tensors, weight: plan.examples};
 }

@@ -10,6 +10,7 @@ const AGGREGATION = "AggregationService";
 const VALUE_TYPES = {
   VALUE_TYPE_F32: Float32Array,
   VALUE_TYPE_I64: BigInt64Array,
+  VALUE_TYPE_U64: BigUint64Array,
 };
 const INDEX_TYPES = {
   INDEX_TYPE_I32: Int32Array,
@@ -113,7 +114,9 @@ function tensorsIn(headers, buffer) {
   };
   for (const header of headers) {
     const indices = take(INDEX_TYPES[header.indexType ?? "INDEX_TYPE_I64"], header.indicesBytes);
-    const values = take(VALUE_TYPES[header.valueType], header.valuesBytes);
+    const type = VALUE_TYPES[header.valueType];
+    if (!type) throw new Error(`values of ${header.valueType} cannot be read here`);
+    const values = take(type, header.valuesBytes);
     tensors.set(header.name, {indices, values, shape: header.denseShape.map(Number)});
   }
   return tensors;
