@@ -149,7 +149,9 @@ class Owner:
         tasks = list(self._client.tasks.list(finished))
         for task in tasks:
             if task.state != "COMPLETED":
-                raise TaskError(f"{task.name}: {task.state}, {task.last_failure or task.end_reason}")
+                raise TaskError(
+                    f"{task.name}: {task.state}, {task.last_failure or task.end_reason}"
+                )
         round.seal()
         result = round.result()
         counted = result.manifest.contributors

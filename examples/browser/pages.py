@@ -55,6 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(pages[name])
         except (KeyError, FileNotFoundError):
             self.send_error(HTTPStatus.NOT_FOUND, f"there is no {name}")
+        except ConnectionError:
+            pass  # the tab was closed
 
     def _send(self, file: Path) -> None:
         content = file.read_bytes()

@@ -16,9 +16,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-_EXAMPLES = Path(__file__).resolve().parents[1]
-sys.path[1:1] = [str(_EXAMPLES / "word_embeddings"), str(_EXAMPLES / "common")]
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each worker is one core's worth
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "common"))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "word_embeddings"))
 
 import model
 import numpy as np
@@ -36,7 +35,10 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=0, help="Python workers beside the tabs")
     parser.add_argument(
-        "--kill-every", type=int, metavar="TASKS", help="kills a Python worker after each TASKS tasks"
+        "--kill-every",
+        type=int,
+        metavar="TASKS",
+        help="kills a Python worker after each TASKS tasks",
     )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--contributors", type=int, default=30, help="of a round (%(default)s)")
@@ -73,6 +75,8 @@ def main() -> int:
 
 def train(arguments: argparse.Namespace) -> int:
     """Everything, in order; the exit code."""
+    # Each worker is one core's worth; more BLAS threads would only compete.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     random = np.random.default_rng(arguments.seed)
     documents = read_documents(arguments.data, arguments.documents, WORDS_MAX)
     training, held_out = split(documents, random, arguments.data)
@@ -84,7 +88,9 @@ def train(arguments: argparse.Namespace) -> int:
         passes=arguments.passes,
         lease_seconds=arguments.lease,
         seed=arguments.seed,
-        training_seed=arguments.seed if arguments.training_seed is None else arguments.training_seed,
+        training_seed=arguments.seed
+        if arguments.training_seed is None
+        else arguments.training_seed,
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="browser_")))

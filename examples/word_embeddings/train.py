@@ -23,7 +23,7 @@ import model
 import numpy as np
 import report
 from check import check, dense_twin
-from documents import WORDS_MAX, TooFewDocumentsError, read_documents
+from documents import WORDS_MAX, Document, TooFewDocumentsError, read_documents
 from federation import Federation, apply
 from held_out import HeldOut, split
 from local_server import Server, server_at

@@ -26,6 +26,7 @@ OUT = Path(sys.argv[2])
 ROWS = 50_000
 WAIT_SECONDS = 20
 
+
 def update(rng: np.random.Generator) -> dict[str, SparseTensor]:
     rows = np.unique(rng.zipf(1.3, 3000) % ROWS)
     return {"emb": SparseTensor(rows, rng.standard_normal((len(rows), 16), np.float32), [ROWS, 16])}
