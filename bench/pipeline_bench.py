@@ -8,9 +8,9 @@ random rows, and completes the task. Waiting stands for the training of a remote
 processors. The owner reads each result and makes a step of Adam with it.
 
 Training time is calibrated: it is the median time of an aggregation without training, from the seal of a round (its last update
-is counted) until the owner has made its step. `period_s` is the time of a round, from the `prepared`-th step of a run, when the
-pipeline is full, to the last one. `times` is the rate over that of 1 in the same turn. `aggregate_s` is the aggregation time in
-that run, in which a round that is prepared ahead competes for the processors: with sends, on this machine.
+is counted) until the owner has made its step. `period_s` is the time of a round, from the step of number `prepared`, when
+the pipeline is full, to the last one; `times` is the rate over that with 1 prepared in the same turn. `result_s` is the
+time from the seal to the step in that run, which includes the wait for the rounds before it.
 
 A worker without a task asks again after 20 ms, sooner than the server proposes: otherwise a pipeline with 1 would be
 charged for the pace of its workers' polls, too. Needs python3-grpcio, python3-numpy and python3-protobuf.
@@ -18,6 +18,7 @@ charged for the pace of its workers' polls, too. Needs python3-grpcio, python3-n
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -93,8 +94,8 @@ class Owner:
         self._optimizer = Adam(shape)
 
     def run(self, prepared: int, rounds: int, train_seconds: float) -> tuple[float, list[float]]:
-        """The time of a round in a full pipeline, and the times of aggregations, in seconds."""
-        steps, aggregations = [], []
+        """Returns the time of a round in a full pipeline, and the times from seal to step, in seconds."""
+        steps, results = [], []
         with self._client.pipeline(
             [self._shape.spec],
             pool=POOL,
@@ -110,8 +111,8 @@ class Owner:
                 self._optimizer.step(done.result["emb"])
                 steps.append(time.monotonic())
                 sealed = done.round.info().seal_time.timestamp()
-                aggregations.append(time.time() - sealed)
-        return (steps[-1] - steps[prepared - 1]) / (rounds - prepared), aggregations
+                results.append(time.time() - sealed)
+        return (steps[-1] - steps[prepared - 1]) / (rounds - prepared), results
 
 
 def measure(owner: Owner, rounds: int, turns: int) -> list[dict]:
@@ -121,8 +122,8 @@ def measure(owner: Owner, rounds: int, turns: int) -> list[dict]:
     found: dict[int, list[tuple[float, float]]] = {prepared: [] for prepared in PREPARED}
     for turn in range(turns):
         for prepared in PREPARED if turn % 2 == 0 else PREPARED[::-1]:
-            period, aggregations = owner.run(prepared, rounds + prepared, train)
-            found[prepared].append((period, statistics.median(aggregations)))
+            period, results = owner.run(prepared, rounds + prepared, train)
+            found[prepared].append((period, statistics.median(results)))
             print(f"{prepared} prepared: a round every {period:.3f} s", flush=True)
     return [
         {
@@ -133,7 +134,7 @@ def measure(owner: Owner, rounds: int, turns: int) -> list[dict]:
                 one / period for (one, _), (period, _) in zip(found[1], runs)
             ),
             "train_s": train,
-            "aggregate_s": statistics.median(aggregate for _, aggregate in runs),
+            "result_s": statistics.median(result for _, result in runs),
         }
         for prepared, runs in found.items()
     ]
@@ -157,6 +158,7 @@ def main() -> None:
     rounds, turns = (4, 1) if arguments.quick else (12, 3)
     workers = []
     with tempfile.TemporaryDirectory(dir=arguments.json.resolve().parent) as folder:
+        os.environ.setdefault("SPARSEAGG_LOG_LEVEL", "warning")  # each round has six lines
         server = Server(pathlib.Path(arguments.server), pathlib.Path(folder))
         try:
             sizes = [f"--{name}={getattr(shape, name)}" for name in ("rows", "width", "touched")]

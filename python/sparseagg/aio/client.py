@@ -150,9 +150,9 @@ class Client(ClientBase):
         """Rounds with their tasks, prepared ahead. The function `payload` may be a coroutine function, too. See
         `sparseagg.Client.pipeline`.
 
-        async with client.pipeline(specs, pool="train", goal=100, payload=payload) as pipeline:
-            async for done in pipeline:
-                model.apply(done.result["emb"])
+            async with client.pipeline(specs, pool="train", goal=100, payload=payload) as pipeline:
+                async for done in pipeline:
+                    model.apply(done.result["emb"])
         """
         plan = PipelinePlan(
             tensors,

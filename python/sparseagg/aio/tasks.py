@@ -127,7 +127,7 @@ class Tasks:
 
     async def renew(
         self,
-        leases: TaskLease | Iterable[TaskLease],
+        leases: TaskLease | Iterable[TaskLease | None],
         *,
         timeout: SupportsFloat | None = None,
     ) -> tuple[RenewedLease, ...]:
@@ -136,7 +136,7 @@ class Tasks:
         return requests.renewed_leases(answer)
 
     async def complete(
-        self, lease: TaskLease, receipt: Receipt, *, timeout: SupportsFloat | None = None
+        self, lease: TaskLease | None, receipt: Receipt, *, timeout: SupportsFloat | None = None
     ) -> Task:
         """Completes a task whose update is counted; returns it. See `sparseagg.Tasks.complete`."""
         request = requests.complete_task(lease, receipt)
@@ -144,7 +144,7 @@ class Tasks:
 
     async def fail(
         self,
-        lease: TaskLease,
+        lease: TaskLease | None,
         reason: str = "",
         *,
         retryable: bool = True,
@@ -154,7 +154,9 @@ class Tasks:
         request = requests.fail_task(lease, reason, retryable)
         return task_from_proto(await self._call("FailTask", request, timeout))
 
-    async def hand_back(self, lease: TaskLease, *, timeout: SupportsFloat | None = None) -> Task:
+    async def hand_back(
+        self, lease: TaskLease | None, *, timeout: SupportsFloat | None = None
+    ) -> Task:
         """Gives a task back, for a worker that stops. See `sparseagg.Tasks.hand_back`."""
         return task_from_proto(await self._call("FailTask", requests.hand_back(lease), timeout))
 

@@ -6,18 +6,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Union
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MessageType,
+    Metadata,
+    RecordDict,
+)
 
 from sparseagg._requests import Update
 from sparseagg.errors import SparseAggError
 from sparseagg.flower._records import only_key, update_of, weight_in
 from sparseagg.worker._payload import pack, unpack
 from sparseagg.worker._task import LeasedTask
-
-try:
-    from flwr.app.metadata import Metadata
-except ImportError:  # before Flower 1.2x
-    from flwr.common.message import Metadata
 
 _TTL_SECONDS = 30 * 86400.0  # Flower's messages have one; a task has its lease
 _RUN = 1

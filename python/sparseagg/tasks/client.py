@@ -187,7 +187,7 @@ class Tasks:
 
     def renew(
         self,
-        leases: TaskLease | Iterable[TaskLease],
+        leases: TaskLease | Iterable[TaskLease | None],
         *,
         timeout: SupportsFloat | None = None,
     ) -> tuple[RenewedLease, ...]:
@@ -203,7 +203,7 @@ class Tasks:
         return requests.renewed_leases(answer)
 
     def complete(
-        self, lease: TaskLease, receipt: Receipt, *, timeout: SupportsFloat | None = None
+        self, lease: TaskLease | None, receipt: Receipt, *, timeout: SupportsFloat | None = None
     ) -> Task:
         """Completes a task whose update is counted; returns it.
 
@@ -219,7 +219,7 @@ class Tasks:
 
     def fail(
         self,
-        lease: TaskLease,
+        lease: TaskLease | None,
         reason: str = "",
         *,
         retryable: bool = True,
@@ -237,7 +237,7 @@ class Tasks:
         request = requests.fail_task(lease, reason, retryable)
         return task_from_proto(self._call("FailTask", request, timeout))
 
-    def hand_back(self, lease: TaskLease, *, timeout: SupportsFloat | None = None) -> Task:
+    def hand_back(self, lease: TaskLease | None, *, timeout: SupportsFloat | None = None) -> Task:
         """Gives a task back, which becomes AVAILABLE: for a worker that stops. The lease does not count as an attempt.
 
         lease: the lease under which the worker holds it.

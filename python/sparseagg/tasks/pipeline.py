@@ -166,7 +166,9 @@ class Pipeline:
     def _failed_task(self, group: TaskGroup | None) -> Task | None:
         if group is None or group.failed == 0:
             return None
-        return next(self._client.tasks.list(group, state=TaskState.FAILED, page_size=1), None)
+        failed = self._client.tasks.list(group, state=TaskState.FAILED, page_size=1)
+        found: Task | None = next(failed, None)
+        return found
 
     def _delete_taken(self) -> None:
         taken, self._taken = self._taken, None

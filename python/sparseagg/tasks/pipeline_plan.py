@@ -69,6 +69,8 @@ class PipelinePlan:
         self.goal = _arguments.whole("goal", self.goal, 1, _NUMBER_MAX)
         self.prepared = _arguments.whole("prepared", self.prepared, 1, _PREPARED_MAX)
         self.first = _arguments.whole("start", self.start, 1, _NUMBER_MAX)
+        if self.name is not None:
+            _arguments.text("name", self.name)
         self.end = _NUMBER_MAX
         if self.rounds is not None:
             self.end = _arguments.whole("rounds", self.rounds, 0, _NUMBER_MAX - 1) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ def is_wait_over(
     group: TaskGroup, after_revision: SupportsIndex, limit: _requests.TimeLimit | None
 ) -> bool:
     """Returns whether what the caller waits for is there. Raises if it is not and no time is left."""
-    revision = int(after_revision.__index__())
+    revision = operator.index(after_revision)
     if group.finished or (revision and group.revision > revision):
         return True
     if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
@@ -211,7 +212,7 @@ def acquire_tasks(
     )
 
 
-def renew_tasks(leases: TaskLease | Iterable[TaskLease]) -> tasks_pb2.RenewTasksRequest:
+def renew_tasks(leases: TaskLease | Iterable[TaskLease | None]) -> tasks_pb2.RenewTasksRequest:
     """See `Tasks.renew`."""
     given = [leases] if isinstance(leases, TaskLease) else _arguments.items("leases", leases)
     return tasks_pb2.RenewTasksRequest(leases=[_lease(lease) for lease in given])
@@ -227,7 +228,7 @@ def renewed_leases(response: Any) -> tuple[RenewedLease, ...]:
     )
 
 
-def complete_task(lease: TaskLease, receipt: Receipt) -> tasks_pb2.CompleteTaskRequest:
+def complete_task(lease: TaskLease | None, receipt: Receipt) -> tasks_pb2.CompleteTaskRequest:
     """See `Tasks.complete`."""
     if not isinstance(receipt, Receipt):
         raise InvalidArgumentError(f"a {type(receipt).__name__} is no Receipt")
@@ -245,7 +246,7 @@ def _receipt(receipt: Receipt) -> types_pb2.Receipt:
     )
 
 
-def fail_task(lease: TaskLease, reason: str, retryable: bool) -> tasks_pb2.FailTaskRequest:
+def fail_task(lease: TaskLease | None, reason: str, retryable: bool) -> tasks_pb2.FailTaskRequest:
     """See `Tasks.fail`."""
     return tasks_pb2.FailTaskRequest(
         lease=_lease(lease),
@@ -254,12 +255,14 @@ def fail_task(lease: TaskLease, reason: str, retryable: bool) -> tasks_pb2.FailT
     )
 
 
-def hand_back(lease: TaskLease) -> tasks_pb2.FailTaskRequest:
+def hand_back(lease: TaskLease | None) -> tasks_pb2.FailTaskRequest:
     """See `Tasks.hand_back`."""
     return tasks_pb2.FailTaskRequest(lease=_lease(lease), handed_back=True)
 
 
 def _lease(lease: Any) -> tasks_pb2.TaskLease:
+    if lease is None:
+        raise InvalidArgumentError("there is no lease: nobody holds the task")
     if not isinstance(lease, TaskLease):
         raise InvalidArgumentError(f"a {type(lease).__name__} is no TaskLease")
     token = _arguments.whole("token", lease.token, 0, _UINT64_MAX)

@@ -38,7 +38,7 @@ from sparseagg.worker._task import LeasedTask
 
 _LOG = logging.getLogger("sparseagg.worker")
 # A call about tasks; a worker that is to stop waits no longer for a server that is not there.
-_CALL_SECONDS = 10.0
+_CALL_SECONDS = 5.0
 # After failures in a row: a worker on which everything fails must not use up the attempts of all tasks.
 _FAILURE_PAUSE_SECONDS_MAX = 60.0
 _DOUBLINGS_MAX = 6

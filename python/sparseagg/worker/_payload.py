@@ -10,7 +10,8 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ _ARRAY = ".npy"
 _KINDS = "biuf"  # truth values, integers, floating point
 
 
-class Payload(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Payload:
     """What `unpack` reads.
 
     arrays: by the names of `sparseagg.flatten`.

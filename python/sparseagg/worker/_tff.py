@@ -20,7 +20,7 @@ _ROOT = "tensor"  # the name of a broadcast that is one tensor, as by `sparseagg
 
 def broadcast_payload(broadcast_type: Any, broadcast: Any) -> bytes:
     """Returns what is broadcast, of this type, as the payload of tasks for `client_worker`."""
-    return pack({_name(path): at(broadcast, path) for path in _paths(broadcast_type)})
+    return pack({name: at(broadcast, path) for name, path in _names(broadcast_type).items()})
 
 
 def _broadcast_of(task: LeasedTask) -> Mapping[str, Any]:
@@ -79,7 +79,7 @@ def _client_part(client_work: Any) -> Any:
 
 def _structured(broadcast_type: Any, given: Mapping[str, Any]) -> Any:
     """Returns arrays by name as a value of the type."""
-    paths = {_name(path): path for path in _paths(broadcast_type)}
+    paths = _names(broadcast_type)
     missing = [name for name in paths if name not in given]
     if missing:
         raise InvalidArgumentError(
@@ -97,5 +97,13 @@ def _paths(value_type: Any, path: Path = ()) -> Iterator[Path]:
         yield from _paths(inner, (*path, name or str(number)))
 
 
-def _name(path: Path) -> str:
-    return "/".join(path) or _ROOT
+def _names(broadcast_type: Any) -> dict[str, Path]:
+    """Returns the way to each tensor by its name. TFF's forms have a tuple of broadcasts; that of one is left out of names, so
+    that they are those of the computation from which the form was made."""
+    paths = list(_paths(broadcast_type))
+    is_tuple_of_one = (
+        isinstance(broadcast_type, tff.types.StructType)
+        and len(broadcast_type) == 1
+        and fields_of(broadcast_type)[0][0] is None
+    )
+    return {"/".join(path[is_tuple_of_one:]) or _ROOT: path for path in paths}

@@ -126,7 +126,7 @@ def described_things():
             continue  # the parameters of an adapter are its framework's
         thing = getattr(importlib.import_module(name.module), name.name)
         is_made_by_users = thing not in RECORDS and thing not in NOT_MADE_BY_USERS
-        if is_made_by_users and not (inspect.isclass(thing) and issubclass(thing, Exception)):
+        if is_made_by_users and not (inspect.isclass(thing) and issubclass(thing, BaseException)):
             yield name.full, thing
         for member in name.members():
             yield f"{name.full}.{member.name}", getattr(thing, member.name)

@@ -10,11 +10,15 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 from sparseagg import (
+    AcquiredTasks,
     Client,
+    NewTaskGroup,
     Receipt,
     Result,
     RoundInfo,
     SparseTensor,
+    TaskGroup,
+    TaskLease,
     TensorSpec,
     Update,
     sparse_sum,
@@ -55,6 +59,27 @@ def rounds(target: str) -> None:
         client.reduce(specs(), ({"0": ARRAY, "emb": ROWS} for _ in range(2)), weights=np.ones(2))
 
 
+def tasks(target: str) -> None:
+    """Uses the types of tasks and pipelines."""
+    with Client(target) as client:
+        round = client.create_round(specs())
+        group = NewTaskGroup("typed", round, count=np.int64(1), lease=np.float32(60))
+        created: tuple[TaskGroup, ...] = client.tasks.create(group)
+        acquired: AcquiredTasks = client.tasks.acquire("typed", ("typed",), timeout=np.float32(30))
+        for task in acquired.tasks:
+            renewed: list[TaskLease] = [
+                one for one in client.tasks.renew([task.lease]) if isinstance(one, TaskLease)
+            ]
+            receipt = round.submit([ARRAY], contributor=task.contributor)
+            print(renewed, client.tasks.complete(task.lease, receipt).state.final)
+        print([each.completed for each in client.tasks.watch(created[0])])
+        with client.pipeline(
+            specs(), pool="typed", goal=np.int64(1), rounds=0, payload=lambda number: b"%d" % number
+        ) as pipeline:
+            for done in pipeline:
+                print(done.number, done.result and done.result.dense("emb"))
+
+
 def functions(target: str) -> None:
     """Uses the functions that need no Client."""
     rows: SparseTensor = sparse_sum([ROWS, ROWS], target=target)
@@ -77,5 +102,6 @@ def sparsify() -> None:
 
 if __name__ == "__main__":
     rounds(sys.argv[1])
+    tasks(sys.argv[1])
     functions(sys.argv[1])
     sparsify()

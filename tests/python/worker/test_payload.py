@@ -18,8 +18,9 @@ def test_arrays_and_settings_come_back():
         "file": np.zeros((0, 4), np.float16),
     }
     settings = {"learning_rate": 0.1, "model": "rounds/m", "steps": [1, 2], "none": None}
-    arrays, read = unpack(pack(model, settings))
-    assert read == settings
+    payload = unpack(pack(model, settings))
+    assert payload.settings == settings
+    arrays = payload.arrays
     assert list(arrays) == ["emb/weight", "layers/0", "layers/1", "file"]
     np.testing.assert_array_equal(arrays["emb/weight"], model["emb"]["weight"])
     assert [array.dtype.name for array in arrays.values()] == [
@@ -30,7 +31,8 @@ def test_arrays_and_settings_come_back():
 
 def test_settings_alone_are_small():
     payload = pack(settings={"seed": 7})
-    assert unpack(payload) == ({}, {"seed": 7})
+    assert unpack(payload).settings == {"seed": 7}
+    assert unpack(payload).arrays == {}
     assert len(payload) < 200
 
 
