@@ -11,20 +11,20 @@ from typing import Any
 
 PAGE = Path(__file__).resolve().parent / "page"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
-_SHARE = re.compile(r"/shares/([A-Za-z0-9-]+\.txt)")
+_TEXT = re.compile(r"/texts/([A-Za-z0-9-]+\.txt)")
 
 
 class PageServer:
     """Serves from this machine to this machine, until `close`.
 
-    port: 0 takes any; shares: the folder that has the text of each contributor, NAME.txt.
+    port: 0 takes any; texts: the folder that has the text of each contributor, NAME.txt.
     """
 
-    def __init__(self, port: int, shares: Path) -> None:
+    def __init__(self, port: int, texts: Path) -> None:
         class Handler(_Handler):
             """The handler of this server's folder."""
 
-            shares_folder = shares
+            texts_folder = texts
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.origin = f"http://localhost:{self._server.server_port}"
@@ -41,16 +41,16 @@ class PageServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    shares_folder: Path
+    texts_folder: Path
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answers with a file of the page or a share; nothing else can be named."""
+        """Answers with a file of the page or a text; nothing else can be named."""
         name = self.path.partition("?")[0]
         pages = {f"/{file.name}": file for file in PAGE.iterdir()}
         pages["/"] = PAGE / "index.html"
-        if share := _SHARE.fullmatch(name):
-            pages[name] = self.shares_folder / share.group(1)
+        if text := _TEXT.fullmatch(name):
+            pages[name] = self.texts_folder / text.group(1)
         try:
             self._send(pages[name])
         except (KeyError, FileNotFoundError):

@@ -94,7 +94,7 @@ def train(arguments: argparse.Namespace) -> int:
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="browser_")))
-        names = write_shares(folder, training)
+        names = write_texts(folder, training)
         pages = PageServer(arguments.page_port, folder)
         stack.callback(pages.close)
         http_port_file = folder / "http_port"
@@ -111,15 +111,15 @@ def train(arguments: argparse.Namespace) -> int:
         )
         stack.callback(workers.close)
         client = stack.enter_context(Client(server.target))
-        owner = Owner(client, list(names.values()), settings, random, workers.tasks_completed)
+        owner = Owner(client, names, settings, random, workers.tasks_completed)
         return run(owner, settings, held_out, workers, arguments.json, random)
 
 
-def write_shares(folder: Path, documents: list[Document]) -> dict[int, str]:
-    """Writes the text of each contributor where pages and Python workers find it; their names by number."""
-    names = {number: f"document-{number}" for number in range(len(documents))}
-    for number, name in names.items():
-        (folder / f"{name}.txt").write_text(" ".join(documents[number].words))
+def write_texts(folder: Path, documents: list[Document]) -> list[str]:
+    """Writes the text of each contributor where pages and Python workers find it; returns the contributors' names."""
+    names = [f"document-{number}" for number in range(len(documents))]
+    for name, document in zip(names, documents):
+        (folder / f"{name}.txt").write_text(" ".join(document.words))
     return names
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A Python worker: does the tasks that the page does (page/tasks.js), with numpy. It keeps nothing between two tasks.
 
-Usage: worker.py SERVER POOL SHARES NAME      SHARES is the folder with the contributors' texts
+Usage: worker.py SERVER POOL TEXTS NAME      TEXTS is the folder with the contributors' texts
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sparseagg import Client, SparseTensor, worker
 class Trainer:
     """Does tasks on texts in a folder, which stand for those of the devices."""
 
-    def __init__(self, shares: Path) -> None:
-        self._shares = shares
+    def __init__(self, texts: Path) -> None:
+        self._texts = texts
 
     def update_of(self, task: worker.LeasedTask) -> Any:
         """The update of a task, whose payload says of which kind it is."""
         payload = json.loads(task.payload)
-        words = (self._shares / f"{task.contributor}.txt").read_text().split()
+        words = (self._texts / f"{task.contributor}.txt").read_text().split()
         kinds = {"count": self._count_words, "train": self._train}
         return kinds[payload["kind"]](task, payload, words)
 
@@ -80,5 +80,5 @@ def end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=end_with_parent, daemon=True).start()
-    server, pool, shares, name = sys.argv[1:]
-    worker.run(Trainer(Path(shares)).update_of, [pool], server, name=name)
+    server, pool, texts, name = sys.argv[1:]
+    worker.run(Trainer(Path(texts)).update_of, [pool], server, name=name)

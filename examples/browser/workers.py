@@ -18,9 +18,9 @@ class Workers:
     """
 
     def __init__(
-        self, number: int, kill_every: int | None, server: str, pool: str, shares: Path
+        self, number: int, kill_every: int | None, server: str, pool: str, texts: Path
     ) -> None:
-        self._command = [sys.executable, str(_PROGRAM), server, pool, str(shares)]
+        self._command = [sys.executable, str(_PROGRAM), server, pool, str(texts)]
         self._kill_every = kill_every
         self._processes: list[subprocess.Popen] = []
         self._names = 0

@@ -86,7 +86,7 @@ class Driver:
 
 
 class Owned:
-    """A server that pages may call, the page's own server at another origin, and an empty folder of shares."""
+    """A server that pages may call, the page's own server at another origin, and an empty folder of texts."""
 
     def __init__(self, test: unittest.TestCase, origins: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sparseagg_browser_"))
@@ -296,7 +296,7 @@ class BrowserTest(unittest.TestCase):
             """const [proxy, rows, nnz] = given;
             const {Server} = await import("/server.js");
             const {sparseTensor, submit} = await import("/tensors.js");
-            const data = await (await fetch("/shares/update.txt")).arrayBuffer();
+            const data = await (await fetch("/texts/update.txt")).arrayBuffer();
             const tensor = sparseTensor("t", new Int32Array(data, 0, nnz), new Float32Array(data, 4 * nnz, nnz), [rows]);
             const header = {round: "rounds/tab", contributor: "phone-1", updateId: "1", weight: 2};
             return submit(new Server(`http://${proxy}`), header, [tensor]);""",

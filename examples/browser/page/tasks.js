@@ -1,11 +1,11 @@
 // What a task asks for. Its payload is JSON, with one of two kinds:
 //
-// "count": submit how often each word of the share occurs, at the hash of the word.
-// "train": read the rows of the model that the share needs, train on the share, submit by how much
+// "count": submit how often each word of the text occurs, at the hash of the word.
+// "train": read the rows of the model that the text needs, train on the text, submit by how much
 // the rows changed.
 //
-// The share is the text of the task's contributor. Here the page's own server hands it out; it
-// stands in for the device that has its text already.
+// The text is that of the task's contributor. Here the page's own server hands it out; it stands in
+// for the device that has its text already.
 
 import {planTraining, train} from "./model.js";
 import {Random} from "./random.js";
@@ -20,17 +20,17 @@ const known = {};
 // payload: of the task; contributor: that of the task
 // onProgress({step, share, loss}): called as `step` proceeds, "reading" or "training"
 export async function updateOf(server, payload, contributor, onProgress, signal) {
-  const kinds = {count: countWords, train: trainOnShare};
+  const kinds = {count: countWords, train: trainOnText};
   if (!Object.hasOwn(kinds, payload.kind)) {
     throw new Error(`the task is of kind "${payload.kind}", which this page does not know`);
   }
   onProgress({step: "reading", share: 0});
-  const words = wordsOf(await shareOf(contributor, signal));
+  const words = wordsOf(await textOf(contributor, signal));
   return kinds[payload.kind](server, payload, contributor, words, onProgress, signal);
 }
 
-async function shareOf(contributor, signal) {
-  const response = await fetch(`shares/${encodeURIComponent(contributor)}.txt`, {signal});
+async function textOf(contributor, signal) {
+  const response = await fetch(`texts/${encodeURIComponent(contributor)}.txt`, {signal});
   if (!response.ok) {
     throw new Error(`the text of ${contributor} cannot be read: HTTP status ${response.status}`);
   }
@@ -43,7 +43,7 @@ async function countWords(server, payload, contributor, words) {
   return {tensors: names.map(name => sparseTensor(name, hashes, counts, [HASH_SPACE]))};
 }
 
-async function trainOnShare(server, payload, contributor, words, onProgress, signal) {
+async function trainOnText(server, payload, contributor, words, onProgress, signal) {
   const vocabulary = await vocabularyOf(server, payload.vocabulary, signal);
   const random = new Random(`${payload.seed} ${contributor}`);
   const plan = planTraining(await vocabulary.idsOf(words), vocabulary.counts, random);
