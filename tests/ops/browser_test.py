@@ -36,7 +36,7 @@ from support.texts import write_texts
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = sys.argv[1]
 OUT = Path(sys.argv[2])
-WAIT_SECONDS = 120
+WAIT_SECONDS = 300
 MIB = 1 << 20
 # Sizes for which the loss depends on training: it falls from 4.16 to about half.
 SMALL = ("--rounds", "5", "--contributors", "10", "--dimensions", "16", "--passes", "2")
