@@ -32,8 +32,9 @@ class Server:
 
 
 @contextmanager
-def server_at(target: str | None) -> Iterator[Server]:
-    """The server at `target`; None starts one. Raises OSError where there is no program to start."""
+def server_at(target: str | None, *flags: str) -> Iterator[Server]:
+    """The server at `target`; None starts one, with these flags of `sparseagg serve`. Raises OSError where there is no
+    program to start."""
     if target:
         yield Server(target)
         return
@@ -43,9 +44,10 @@ def server_at(target: str | None) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         port = Path(folder, "port")
         command = [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port]
-        command.append("--admin-listen=none")
+        # It ends with this process, however that ends.
+        command.extend(["--admin-listen=none", "--stop-at-eof", *flags])
         with Path(folder, "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         try:
             deadline = time.monotonic() + 30
             while not (port.exists() and port.read_text().strip()):
@@ -54,5 +56,5 @@ def server_at(target: str | None) -> Iterator[Server]:
                 time.sleep(0.05)
             yield Server(f"127.0.0.1:{port.read_text().strip()}", process.pid)
         finally:
-            process.terminate()
+            process.stdin.close()
             process.wait()

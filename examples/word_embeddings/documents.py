@@ -15,9 +15,12 @@ import numpy as np
 # 2^62 places, two of a million words meet with a chance of one in ten million.
 HASH_SPACE = 1 << 62
 
+WORDS_MAX = 8_000  # of one document; a few very long ones would keep everyone waiting
+
 _WORD = re.compile(r"[a-z]{2,}")
 _WORDS_MIN = 200  # fewer give too little to train on and too little to measure the loss by
 _DOCUMENTS_MIN = 20
+_WORD_DOCUMENTS_MIN = 2  # a word must be in this many documents to enter the vocabulary
 
 
 class TooFewDocumentsError(Exception):
@@ -104,3 +107,19 @@ class Vocabulary:
         place = np.minimum(np.searchsorted(self.hashes, hashes, sorter=order), self.size - 1)
         ids = order[place]
         return ids[self.hashes[ids] == hashes]
+
+
+def common_words(hashes: np.ndarray, occurrences: np.ndarray, documents: np.ndarray) -> Vocabulary:
+    """The vocabulary of the words that two documents have, or more. All arrays are [n]: a word's hash, how often it occurs,
+    and in how many documents.
+
+    Raises TooFewDocumentsError when there is no such word.
+    """
+    common = documents >= _WORD_DOCUMENTS_MIN
+    if not common.any():
+        raise TooFewDocumentsError(
+            "the documents have no word in common; give more text: --data DIR"
+        )
+    hashes, occurrences = hashes[common], occurrences[common]
+    order = np.lexsort((hashes, -occurrences))  # most frequent first
+    return Vocabulary(hashes[order], occurrences[order])

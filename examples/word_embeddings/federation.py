@@ -15,12 +15,16 @@ import contributor
 import numpy as np
 import report
 from contributor import DENSE_TABLES, SPARSE_TABLES, Sent, TrainingTask
-from documents import HASH_SPACE, Document, TooFewDocumentsError, Vocabulary, word_hash
+from documents import HASH_SPACE, Document, Vocabulary, common_words, word_hash
 from model import LocalUpdate, Parameters, learning_rate
-from sparseagg import Client, Result, Round, TensorSpec
+from sparseagg import Client, Result, Round, SparseTensor, TensorSpec
 
+# What a round that counts words collects: how often each occurs, and in how many documents.
+WORD_COUNTS = (
+    TensorSpec("occurrences", [HASH_SPACE], "i64", op="sum"),
+    TensorSpec("documents", [HASH_SPACE], "i64", op="count"),
+)
 ROUND_SECONDS_MAX = 3600  # so that none stays open on a server that outlives this program
-WORD_DOCUMENTS_MIN = 2  # a word must be in this many documents to enter the vocabulary
 
 
 @dataclass(frozen=True)
@@ -80,30 +84,20 @@ class Federation:
         Every contributor submits its counts at the hashes of its words, in an index space of 2^62.
         """
         round = self._client.create_round(
-            [
-                TensorSpec("occurrences", [HASH_SPACE], "i64", op="sum"),
-                TensorSpec("documents", [HASH_SPACE], "i64", op="count"),
-            ],
+            list(WORD_COUNTS),
             round_id=f"{self._run}-vocabulary",
             deadline=ROUND_SECONDS_MAX,
         )
         tasks = [(document, round.name) for document in range(len(self._documents))]
         self._gather("counting words", contributor.count_words, tasks)
         counted, seconds = _finish(round)
-        hashes = counted["occurrences"].indices[:, 0]
-        counts = counted["occurrences"].values
-        common = counted["documents"].values.ravel() >= WORD_DOCUMENTS_MIN
-        if not common.any():
-            raise TooFewDocumentsError(
-                "the documents have no word in common; give more text: --data DIR"
-            )
-        hashes, counts = hashes[common], counts[common]
-        order = np.lexsort((hashes, -counts))  # most frequent first
-        vocabulary = Vocabulary(hashes[order], counts[order])
+        occurrences, documents = counted["occurrences"], counted["documents"]
+        hashes = occurrences.indices[:, 0]
+        vocabulary = common_words(hashes, occurrences.values, documents.values.ravel())
         contributor.save_vocabulary(self._vocabulary_path, vocabulary)
         print(
-            f"Vocabulary: {len(common)} words counted at 62 bit hashes by {counted.manifest.contributors} contributors, "
-            f"{vocabulary.size} are in at least {WORD_DOCUMENTS_MIN} documents (aggregated in {seconds * 1000:.1f} ms)",
+            f"Vocabulary: {len(hashes)} words counted at 62 bit hashes by {counted.manifest.contributors} contributors, "
+            f"{vocabulary.size} are in at least two documents (aggregated in {seconds * 1000:.1f} ms)",
             flush=True,
         )
         return vocabulary
@@ -130,14 +124,12 @@ class Federation:
         return Outcome(aggregate, contributors, sent, train_seconds, aggregation_seconds)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
+        if not self._dense:
+            return sparse_specs(shapes)
         specs = [TensorSpec(n, shapes[n], "f32", 0, "weighted_mean") for n in DENSE_TABLES]
         for name in SPARSE_TABLES:
-            # A row is known only to those whose text has the word; they alone decide about it.
-            if self._dense:
-                specs.append(TensorSpec(name, shapes[name], "f32", 0, "sum"))
-                specs.append(TensorSpec(contributor.held(name), shapes[name][:1], "f32", 0, "sum"))
-            else:
-                specs.append(TensorSpec(name, shapes[name], "f32", 1, "mean_of_contributors"))
+            specs.append(TensorSpec(name, shapes[name], "f32", 0, "sum"))
+            specs.append(TensorSpec(contributor.held(name), shapes[name][:1], "f32", 0, "sum"))
         return specs
 
     def kept_updates(self) -> list[LocalUpdate]:
@@ -173,6 +165,23 @@ class Federation:
             report.show_progress(what, len(results), len(tasks))
         report.clear_progress()
         return results
+
+
+def sparse_specs(shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
+    """What a training round collects, of tables of these shapes."""
+    # A row is known only to those whose text has the word; they alone decide about it.
+    tables = [TensorSpec(n, shapes[n], "f32", 1, "mean_of_contributors") for n in SPARSE_TABLES]
+    return [*(TensorSpec(n, shapes[n], "f32", 0, "weighted_mean") for n in DENSE_TABLES), *tables]
+
+
+def apply(aggregate: Mapping[str, Any], parameters: Parameters) -> None:
+    """The federated server's step: adds the mean change to the global model, only where there is one."""
+    for name, table in parameters.items():
+        change = aggregate[name]
+        if isinstance(change, SparseTensor):
+            table[change.indices[:, 0]] += change.values
+        else:
+            table += change
 
 
 def _mean_of_holders(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

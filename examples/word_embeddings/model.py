@@ -95,6 +95,50 @@ class LocalUpdate:
     examples: int
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a contributor will train on. Words are row numbers of its own tables, which hold `rows` of the model."""
+
+    rows: dict[str, np.ndarray]  # "input", "output", "bias": ascending
+    examples: Examples
+    negatives: np.ndarray  # [NEGATIVE_ROWS], rows of the contributor's "output"
+
+
+def plan_training(ids: np.ndarray, counts: np.ndarray, random: np.random.Generator) -> Plan:
+    """Draws the examples and the random words of one document, given as word ids."""
+    examples = make_examples(thin_out(ids, counts, random))
+    negatives = draw_negatives(counts, NEGATIVE_ROWS, random)
+    input_rows = np.unique(examples.contexts)
+    output_rows = np.unique(np.concatenate([examples.targets, negatives]))
+    return Plan(
+        rows={"input": input_rows, "output": output_rows, "bias": output_rows},
+        examples=Examples(
+            targets=np.searchsorted(output_rows, examples.targets),
+            contexts=np.searchsorted(input_rows, examples.contexts),
+        ),
+        negatives=np.searchsorted(output_rows, negatives),
+    )
+
+
+def train_on(
+    plan: Plan, local: Parameters, passes: int, rate: float, random: np.random.Generator
+) -> LocalUpdate:
+    """Stochastic gradient descent over one document. local: the rows of the plan, and "position"; changed in place."""
+    start = {name: value.copy() for name, value in local.items()}
+    targets, contexts = plan.examples.targets, plan.examples.contexts
+    for _ in range(passes):
+        order = random.permutation(plan.examples.count)
+        for begin in range(0, plan.examples.count, BATCH):
+            batch = order[begin : begin + BATCH]
+            some = random.choice(plan.negatives, BATCH_NEGATIVES)
+            descend(local, Examples(targets[batch], contexts[batch]), some, rate)
+    return LocalUpdate(
+        rows={name: value.astype(np.int32) for name, value in plan.rows.items()},
+        deltas={name: local[name] - start[name] for name in local},
+        examples=plan.examples.count,
+    )
+
+
 def train_locally(
     parameters: Parameters,
     ids: np.ndarray,
@@ -103,36 +147,14 @@ def train_locally(
     rate: float,
     random: np.random.Generator,
 ) -> LocalUpdate:
-    """Stochastic gradient descent over one document, on its own copy of the rows it touches.
+    """Trains over one document, on its own copy of the rows it touches.
 
     parameters: the global model; only read, and only the rows that this document touches.
     """
-    examples = make_examples(thin_out(ids, counts, random))
-    negatives = draw_negatives(counts, NEGATIVE_ROWS, random)
-    input_rows = np.unique(examples.contexts)
-    output_rows = np.unique(np.concatenate([examples.targets, negatives]))
-    local = {
-        "input": parameters["input"][input_rows],
-        "output": parameters["output"][output_rows],
-        "bias": parameters["bias"][output_rows],
-        "position": parameters["position"].copy(),
-    }
-    start = {name: value.copy() for name, value in local.items()}
-    contexts = np.searchsorted(input_rows, examples.contexts)
-    targets = np.searchsorted(output_rows, examples.targets)
-    local_negatives = np.searchsorted(output_rows, negatives)
-    for _ in range(passes):
-        order = random.permutation(examples.count)
-        for begin in range(0, examples.count, BATCH):
-            batch = order[begin : begin + BATCH]
-            some = random.choice(local_negatives, BATCH_NEGATIVES)
-            descend(local, Examples(targets[batch], contexts[batch]), some, rate)
-    rows = {"input": input_rows, "output": output_rows, "bias": output_rows}
-    return LocalUpdate(
-        rows={name: value.astype(np.int32) for name, value in rows.items()},
-        deltas={name: local[name] - start[name] for name in local},
-        examples=examples.count,
-    )
+    plan = plan_training(ids, counts, random)
+    local = {name: parameters[name][rows] for name, rows in plan.rows.items()}
+    local["position"] = parameters["position"].copy()
+    return train_on(plan, local, passes, rate, random)
 
 
 def descend(parameters: Parameters, examples: Examples, negatives: np.ndarray, rate: float) -> None:

@@ -23,16 +23,12 @@ import model
 import numpy as np
 import report
 from check import check, dense_twin
-from documents import Document, TooFewDocumentsError, Vocabulary, read_documents
-from federation import Federation
+from documents import WORDS_MAX, Document, TooFewDocumentsError, read_documents
+from federation import Federation, apply
+from held_out import HeldOut, split
 from local_server import Server, server_at
 from sparseagg import Client, SparseAggError, SparseTensor
 from sparseagg.tensors import ResultTensor
-
-WORDS_MAX = 8_000  # of one document; a few very long ones would keep everyone waiting
-HELD_OUT_SHARE = 0.1
-HELD_OUT_EXAMPLES_MAX = 20_000
-HELD_OUT_NEGATIVES = 500
 
 
 def main() -> int:
@@ -125,7 +121,7 @@ class Training:
     def run(self) -> report.Run:
         """Everything, in order."""
         documents = read_documents(self._arguments.data, self._arguments.documents, WORDS_MAX)
-        training, held_out = self._split(documents)
+        training, held_out = split(documents, self._random, self._arguments.data)
         # spawn: gRPC connections do not survive a fork.
         processes = multiprocessing.get_context("spawn")
         server = self._server.target
@@ -150,18 +146,6 @@ class Training:
                     self._dense,
                 )
                 return self._train(federation, held_out)
-
-    def _split(self, documents: list[Document]) -> tuple[list[Document], list[Document]]:
-        order = self._random.permutation(len(documents))
-        held_out = max(1, int(len(documents) * HELD_OUT_SHARE))
-        words = sum(len(document.words) for document in documents)
-        print(
-            f"Documents: {len(documents)} with {words} words from "
-            f"{self._arguments.data or 'the copyright files of this machine'}; "
-            f"{len(documents) - held_out} are contributors, {held_out} are held out",
-            flush=True,
-        )
-        return [documents[i] for i in order[held_out:]], [documents[i] for i in order[:held_out]]
 
     def _train(self, federation: Federation, held_out: list[Document]) -> report.Run:
         memory_before = self._server.memory_max()
@@ -201,41 +185,6 @@ class Training:
         run.verdict = check(updates, shapes, served)
         dense_loss = judge.loss(dense_twin(updates, before))
         report.print_verdict(run, dense_loss)
-
-
-class HeldOut:
-    """Documents that nobody trains on, to measure the loss by."""
-
-    def __init__(
-        self, documents: list[Document], vocabulary: Vocabulary, random: np.random.Generator
-    ) -> None:
-        texts = [
-            model.thin_out(vocabulary.ids_of(d.words), vocabulary.counts, random) for d in documents
-        ]
-        parts = [model.make_examples(ids) for ids in texts]
-        targets = np.concatenate([part.targets for part in parts])
-        contexts = np.concatenate([part.contexts for part in parts])
-        chosen = random.permutation(len(targets))[:HELD_OUT_EXAMPLES_MAX]
-        if not len(chosen):
-            raise TooFewDocumentsError(
-                "the held-out documents share no words with the others; give more text: --data"
-            )
-        self._examples = model.Examples(targets[chosen], contexts[chosen])
-        self._negatives = model.draw_negatives(vocabulary.counts, HELD_OUT_NEGATIVES, random)
-
-    def loss(self, parameters: model.Parameters) -> float:
-        """The loss for one word."""
-        return model.loss_of(parameters, self._examples, self._negatives) / self._examples.count
-
-
-def apply(aggregate: Mapping[str, Any], parameters: model.Parameters) -> None:
-    """The federated server's step: adds the mean change to the global model, only where there is one."""
-    for name, table in parameters.items():
-        change = aggregate[name]
-        if isinstance(change, SparseTensor):
-            table[change.indices[:, 0]] += change.values
-        else:
-            table += change
 
 
 def full_array(tensor: ResultTensor) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import random
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from conftest import ROOT
+from support.texts import write_texts
 
 DEMO = ROOT / "examples/word_embeddings"
 
@@ -37,14 +37,7 @@ def run_demo(server, data, out, *options):
 @pytest.fixture
 def text_folder(tmp_path):
     """Thirty documents of two topics, each of 400 words."""
-    generator = random.Random(1)
-    folder = tmp_path / "text"
-    folder.mkdir()
-    for number in range(30):
-        topic = "abcdefg"[number % 2 :: 2]
-        words = [generator.choice(topic) * 2 + generator.choice(topic) * 2 for _ in range(400)]
-        (folder / f"{number}.txt").write_text(" ".join(words))
-    return folder
+    return write_texts(tmp_path / "text")
 
 
 def test_the_demo_learns_and_passes_its_check(server, text_folder, tmp_path):

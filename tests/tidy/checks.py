@@ -11,7 +11,7 @@ Tree = Mapping[str, str]  # path below the root, with "/" -> text
 
 CPP = re.compile(r".*\.(h|cc|cu|cuh)$")
 HEADER = re.compile(r".*\.(h|cuh)$")
-SOURCE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
+SOURCE = re.compile(r".*\.(h|cc|cu|cuh|py|js)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b")
 REASON = "[A-Z0-9]+(?:_[A-Z0-9]+)+"
@@ -23,7 +23,7 @@ ERROR_MAKER = re.compile(
 )
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
 NAMED_PATH = re.compile(
-    r"(?<![\w./{}<>$%~-])((?:[\w-]+/)+\w[\w.-]*\.(?:h|cc|cu|cuh|py|proto|md))(?![\w{}])"
+    r"(?<![\w./{}<>$%~-])((?:[\w-]+/)+\w[\w.-]*\.(?:h|cc|cu|cuh|py|js|proto|md))(?![\w{}])"
 )
 NAMED_SOURCE = re.compile(r"`([\w-]+\.(?:h|cc|cu|cuh|proto))`")
 DEV_COMMAND = re.compile(r"(?:`|^ *|\()\./dev ([a-z][a-z0-9-]*)", re.MULTILINE)

@@ -18,7 +18,8 @@ SOURCES = re.compile(
     r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/.*\.(h|cc|cu|cuh)$"
 )
 FOLDERS = re.compile(r"(base|sparse|cpu|cuda|proto|service|client|bench|tests|python|examples)/")
-CODE = re.compile(r".*\.(h|cc|cu|cuh|py)$")
+CODE = re.compile(r".*\.(h|cc|cu|cuh|py|js)$")
+JAVASCRIPT = re.compile(r"examples/.*\.js$")
 PYTHON = re.compile(r"(docs|packaging|python|bench|tests|examples)/.*\.py$")
 
 # A sentence that begins with one of these and has no finite verb is a fragment: "Of one reduction."
@@ -61,7 +62,7 @@ def docstring_sentences(text):
 
 
 def sentences_of(path, text):
-    if SOURCES.match(path):
+    if SOURCES.match(path) or JAVASCRIPT.match(path):
         yield from comment_sentences(text)
     elif PYTHON.match(path):
         yield from comment_sentences(text, "#")
