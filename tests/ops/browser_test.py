@@ -414,7 +414,7 @@ class BrowserTest(unittest.TestCase):
 
     def test_a_cancelled_task_is_dropped(self) -> None:
         owned = Owned(self)
-        name = owned.held_task(lease=1)
+        name = owned.held_task(lease=3)
         self.driver.new_tab(owned.address())
         self.driver.wait_for("#state", "Reading")
         owned.client.tasks.cancel(name)
