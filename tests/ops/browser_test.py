@@ -385,7 +385,7 @@ class BrowserTest(unittest.TestCase):
 
     def test_a_tab_renews_its_lease_and_hands_the_task_back_when_it_is_closed(self) -> None:
         owned = Owned(self)
-        name = owned.held_task(lease=1)
+        name = owned.held_task(lease=5)
         self.driver.new_tab(owned.address())
         self.driver.wait_for("#lease", "renewed 4 times")  # more than a lease has passed
         task = owned.client.tasks.get(name)
@@ -414,7 +414,7 @@ class BrowserTest(unittest.TestCase):
 
     def test_a_cancelled_task_is_dropped(self) -> None:
         owned = Owned(self)
-        name = owned.held_task(lease=1)
+        name = owned.held_task(lease=3)
         self.driver.new_tab(owned.address())
         self.driver.wait_for("#state", "Reading")
         owned.client.tasks.cancel(name)
