@@ -7,6 +7,8 @@ BORDER_UPDATES = "1000000"
 BORDER_SERVED_UPDATES = "20000"
 OPEN_ROUNDS = "10000"
 FUZZ_SECONDS = "60"
+TASKS = 2000
+TASK_WORKERS = 32
 
 # What a build of C++ and its tests do not read. python/sparseagg/_proto is read by tests of the wire; it follows proto/.
 PYTHON = (
@@ -85,6 +87,20 @@ SUITES = (
         "10,000 disks, 1,300 kills, 10,000 simulations",
         (dev("reliability"),),
         unread=PYTHON,
+    ),
+    Suite(
+        "workers",
+        f"{TASKS:,} tasks, {TASK_WORKERS} workers: one killed every second, the server every ten",
+        (
+            dev("build", "dev", "sparseagg"),
+            ("tests/python/run", "--distro-only", "-s", "-k", "test_killed_workers"),
+        ),
+        environment=(
+            ("SPARSEAGG_TASKS", str(TASKS)),
+            ("SPARSEAGG_WORKERS", str(TASK_WORKERS)),
+            ("SPARSEAGG_TASK_SECONDS", "1.5"),
+            ("SPARSEAGG_KILLS_A_SERVER", "10"),
+        ),
     ),
     Suite("mutations", "every bug of tests/mutations", (dev("mutations"),), unread=PYTHON),
     Suite(
