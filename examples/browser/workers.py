@@ -35,7 +35,7 @@ class Workers:
             _kill(process)
 
     def tasks_completed(self, more: int) -> None:
-        """To be called when tasks were completed, by whomever."""
+        """To be called when tabs or Python workers have completed tasks."""
         self._completed += more
         if self._kill_every is None:
             return

@@ -141,7 +141,7 @@ class AcquiredTasks:
     retry_max: float
 
     def pause(self) -> float:
-        """Returns the seconds to wait before asking again, drawn anew in each call."""
+        """Returns the seconds to wait before asking again, drawn again in each call."""
         return random.uniform(self.retry_min, self.retry_max)
 
 

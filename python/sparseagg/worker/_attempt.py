@@ -138,7 +138,7 @@ class Attempts:
         try:
             self._patience.call(lambda: self._tasks.complete(task.lease, receipt))
         except _GONE as gone:
-            # The update is counted, which completes the task whoever holds it.
+            # The update is counted, which completes the task for any worker that holds it.
             _LOG.debug("%s: %s", task.name, gone)
         except SparseAggError as error:
             if error.reason in ("RECEIPT_MISMATCH", "UPDATE_NOT_COUNTED"):
