@@ -1,6 +1,7 @@
-// What the engine reads back from the store as JSON: refused, or read to what its writer would
-// write.
+// What the engine and the task service read back from the store as JSON: refused, or read to what
+// its writer would write.
 #include "service/engine/recovery/stored.h"
+#include "service/tasks/stored_tasks.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace sparseagg::fuzz {
@@ -32,6 +33,23 @@ void Headers(std::string_view text) {
   Require(again.ok() && WriteHeaders(*again) == written, "headers change when rewritten");
 }
 
+// `read(text)` and `write(value)` of a row of tasks. What an earlier version wrote is written in
+// the form of this one.
+void TaskRowOf(std::string_view text, auto read, auto write) {
+  const auto value = read(text);
+  if (!value.ok()) return;
+  const std::string written = write(*value);
+  const auto again = read(written);
+  Require(again.ok() && write(*again) == written, "a row of tasks changes when rewritten");
+}
+
+void TaskKey(std::string_view text) {
+  const TaskRowName name = ParseTaskRowKey(text);
+  if (name.kind != TaskRowName::Kind::kTask) return;
+  const TaskRowName again = ParseTaskRowKey(TaskRowKey(name.group, name.number));
+  Require(again.group == name.group && again.number == name.number, "a key names another task");
+}
+
 }  // namespace
 }  // namespace sparseagg::fuzz
 
@@ -47,6 +65,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'h':
       Headers(input.Rest());
+      break;
+    case 'g':
+      TaskRowOf(
+          input.Rest(), [](auto text) { return ReadTaskGroup("taskgroups/g", text); },
+          WriteTaskGroup);
+      break;
+    case 't':
+      TaskRowOf(
+          input.Rest(), [](auto text) { return ReadTask("default", text); }, WriteTask);
+      break;
+    case 'e':
+      TaskRowOf(input.Rest(), ReadGroupEnd, WriteGroupEnd);
+      break;
+    case 'r':
+      TaskRowOf(input.Rest(), ReadForgottenRequest, WriteForgottenRequest);
+      break;
+    case 'k':
+      TaskKey(input.Rest());
       break;
     default:
       break;
