@@ -153,7 +153,7 @@ TEST_F(TaskDiskTest, WhatIsOnlyReadIsAnsweredOnAFullDisk) {
   EXPECT_EQ(bench_.Get(task.name).state, TaskState::kAvailable);
 }
 
-TEST_F(TaskDiskTest, AFullDiskDoesNotLetTheQueueOfAGroupGrow) {
+TEST_F(TaskDiskTest, TicksOnAFullDiskHandNoTaskOutTwice) {
   bench_.Take("dead");
   bench_.Pass(kLease);
   disk_ = absl::ResourceExhaustedError("the disk is full");
