@@ -43,6 +43,15 @@ void TaskRowOf(std::string_view text, auto read, auto write) {
   Require(again.ok() && write(*again) == written, "a row of tasks changes when rewritten");
 }
 
+void TaskRows(uint8_t kind, std::string_view text) {
+  const auto read_group = [](auto row) { return ReadTaskGroup("taskgroups/g", row); };
+  const auto read_task = [](auto row) { return ReadTask("default", row); };
+  if (kind == 'g') TaskRowOf(text, read_group, WriteTaskGroup);
+  if (kind == 't') TaskRowOf(text, read_task, WriteTask);
+  if (kind == 'e') TaskRowOf(text, ReadGroupEnd, WriteGroupEnd);
+  if (kind == 'r') TaskRowOf(text, ReadForgottenRequest, WriteForgottenRequest);
+}
+
 void TaskKey(std::string_view text) {
   const TaskRowName name = ParseTaskRowKey(text);
   if (name.kind != TaskRowName::Kind::kTask) return;
@@ -56,7 +65,8 @@ void TaskKey(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sparseagg::fuzz;
   FuzzInput input(data, size);
-  switch (input.Take<uint8_t>()) {
+  const auto kind = input.Take<uint8_t>();
+  switch (kind) {
     case 'd':
       Description(input.Rest());
       break;
@@ -67,19 +77,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Headers(input.Rest());
       break;
     case 'g':
-      TaskRowOf(
-          input.Rest(), [](auto text) { return ReadTaskGroup("taskgroups/g", text); },
-          WriteTaskGroup);
-      break;
     case 't':
-      TaskRowOf(
-          input.Rest(), [](auto text) { return ReadTask("default", text); }, WriteTask);
-      break;
     case 'e':
-      TaskRowOf(input.Rest(), ReadGroupEnd, WriteGroupEnd);
-      break;
     case 'r':
-      TaskRowOf(input.Rest(), ReadForgottenRequest, WriteForgottenRequest);
+      TaskRows(kind, input.Rest());
       break;
     case 'k':
       TaskKey(input.Rest());
