@@ -8,7 +8,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     errors             one class for each kind of error
     security           TLS and tokens
     client, round, result, functions, reduction   the API
-    _local, _native    reductions in this process
+    _local, _native    reductions in this process; _partial_head reads what their bytes are of
     _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
     sparsify, sparse_data   sparse updates from dense ones; sparse examples; both imported on their own
     tasks/             tasks that workers come for; rounds prepared ahead
@@ -68,7 +68,7 @@ from sparseagg.records import (
     StoreEpoch,
     Verification,
 )
-from sparseagg.reduction import Partial, Reduction
+from sparseagg.reduction import Partial, Reduction, merge_partials
 from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.security import Tls, TokenFile
@@ -141,6 +141,7 @@ __all__ = [
     "__version__",
     "as_tensor",
     "flatten",
+    "merge_partials",
     "reduce",
     "sparse_count",
     "sparse_max",
