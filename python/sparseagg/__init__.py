@@ -8,7 +8,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     errors             one class for each kind of error
     security           TLS and tokens
     client, round, result, functions, reduction   the API
-    _local, _native    reductions in this process; _partial_head reads what their bytes are of
+    _local, _native    reductions in this process
     _local_server, _program   a server as a child; where the program is, which `python -m sparseagg` becomes
     sparsify, sparse_data   sparse updates from dense ones; sparse examples; both imported on their own
     tasks/             tasks that workers come for; rounds prepared ahead

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from sparseagg import _local
 from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.partial_head import read_specs
 from sparseagg._local import LocalReduction
-from sparseagg._partial_head import read_specs
 from sparseagg._requests import read_one_for_reduce
 from sparseagg.convert import specs_of
 from sparseagg.errors import InvalidArgumentError, SparseAggError
