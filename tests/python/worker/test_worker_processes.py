@@ -24,6 +24,14 @@ def test_sigterm_hands_the_task_back(client, server):
     assert (task.state, task.attempts, task.leases) == ("AVAILABLE", 0, 1)
 
 
+def test_a_signal_that_does_not_interrupt_a_wait_ends_it(client, server):
+    there = Work(client, lease=600)
+    with Worker("stopped_beside_a_wait", there.pool, server.target) as one:
+        code, out, log = one.end()
+    assert (code, out) == (0, f"has {there.group.name}/tasks/1\ncleans up\n"), log
+    assert "handed_back=1" in log and "ended_by='SIGTERM'" in log
+
+
 def test_an_update_that_the_function_returns_at_sigterm_is_submitted(client, server):
     there = Work(client, lease=600)
     with Worker("finish", there.pool, server.target) as one:

@@ -37,6 +37,15 @@ def clean_up(task):
         print("cleans up", flush=True)
 
 
+def stopped_beside_a_wait(task):
+    """SIGTERM comes to another thread, as the system may choose: it does not interrupt the wait of this one."""
+    beside = threading.Thread(
+        target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    )
+    threading.Timer(0.2, beside.start).start()
+    clean_up(task)
+
+
 def finish(task):
     """Says so, and returns its update although it is to stop."""
     try:
