@@ -6,6 +6,7 @@ that lets its bug live is worth nothing: `./dev mutations` puts every bug in and
 
 from border_mutations import BORDER_MUTATIONS
 from mutation import Checker, Mutation
+from task_mutations import TASK_MUTATIONS
 
 
 def fuzz(target: str) -> Checker:
@@ -596,4 +597,5 @@ MUTATIONS = (
         CONFORMANCE,
     ),
     *BORDER_MUTATIONS,
+    *TASK_MUTATIONS,
 )
