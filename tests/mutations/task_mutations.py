@@ -4,6 +4,10 @@ from mutation import Checker, Mutation
 
 TASKS = Checker("service_tasks_tasks_test")
 TASK_SIMULATION = Checker("sim_task_sim_test")
+TASK_CALLS, TASK_ROWS = (
+    Checker(f"fuzz_{name}", (f"tests/fuzz/corpus/{name}",), (("SPARSEAGG_FUZZ_RUNS", "50000"),))
+    for name in ("task_calls", "task_rows")
+)
 
 TRANSITIONS = "service/tasks/task_transitions.cc"
 SERVICE = "service/tasks/tasks.cc"
@@ -37,11 +41,17 @@ TASK_MUTATIONS = (
     Mutation(
         "an update that was counted before the lease ended does not complete its task",
         ((TRANSITIONS, "if (CompleteIfCounted(id, now)) continue;", ""),),
-        TASKS,
+        TASK_SIMULATION,
     ),
     Mutation(
         "a task whose update was counted after the lease is handed out again",
-        ((TRANSITIONS, "if (!CompleteIfCounted(id, now)) return number;", "return number;"),),
+        (
+            (
+                TRANSITIONS,
+                "if (!CompleteIfCounted(id, now)) return number;",
+                "if (now.lease_ms < 0 || !IsFinal(id.record().state)) return number;",
+            ),
+        ),
         TASKS,
     ),
     Mutation(
@@ -61,6 +71,22 @@ TASK_MUTATIONS = (
         TASKS,
     ),
     Mutation(
+        "two leases have the same token",
+        ((TRANSITIONS, "task.token = next_token_++;", "task.token = next_token_;"),),
+        TASK_CALLS,
+    ),
+    Mutation(
+        "a damaged task group is not named",
+        (
+            (
+                SERVICE,
+                "damaged.push_back(name.group);",
+                "if (damaged.size() > 9) damaged.push_back(name.group);",
+            ),
+        ),
+        TASK_ROWS,
+    ),
+    Mutation(
         "attempts are not counted",
         ((TRANSITIONS, "++task.attempts;", ""),),
         TASKS,
@@ -72,7 +98,7 @@ TASK_MUTATIONS = (
     ),
     Mutation(
         "the end of a round leaves its tasks",
-        ((SERVICE, "table_.CancelAll(*group, TaskEnd::kRoundClosed, now);", ""),),
+        ((SERVICE, "table_.CancelAll(*group, TaskEnd::kRoundClosed, now);", "(void)now;"),),
         TASKS,
     ),
     Mutation(
