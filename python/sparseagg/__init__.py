@@ -68,7 +68,7 @@ from sparseagg.records import (
     StoreEpoch,
     Verification,
 )
-from sparseagg.reduction import Partial, Reduction
+from sparseagg.reduction import Partial, Reduction, merge_partials
 from sparseagg.result import Result
 from sparseagg.round import Round
 from sparseagg.security import Tls, TokenFile
@@ -141,6 +141,7 @@ __all__ = [
     "__version__",
     "as_tensor",
     "flatten",
+    "merge_partials",
     "reduce",
     "sparse_count",
     "sparse_max",

@@ -1,18 +1,19 @@
-"""`Reduction`: a sum that is built up step by step in this process."""
+"""`Reduction`: a sum that is built up step by step in this process. `merge_partials`: several such sums made one."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from sparseagg import _local
 from sparseagg._encode.encodings import EncodeOptions
+from sparseagg._encode.partial_head import read_specs
 from sparseagg._local import LocalReduction
 from sparseagg._requests import read_one_for_reduce
 from sparseagg.convert import specs_of
-from sparseagg.errors import InvalidArgumentError
+from sparseagg.errors import InvalidArgumentError, SparseAggError
 from sparseagg.result import Result
 from sparseagg.tensors import TensorSpec
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sparseagg import _native
 
 _OPTIONS = EncodeOptions()
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class Partial:
@@ -27,8 +29,9 @@ class Partial:
     server's round has published (`Round.partial`). It can be copied and pickled, so it travels through multiprocessing,
     Spark, Ray and mpi4py; docs/partials.md describes its bytes."""
 
-    def __init__(self, snapshot: _native.Snapshot) -> None:
+    def __init__(self, snapshot: _native.Snapshot, specs: Sequence[TensorSpec]) -> None:
         self._snapshot = snapshot
+        self._specs = specs
         self._lock = threading.Lock()
 
     @classmethod
@@ -39,9 +42,11 @@ class Partial:
 
         Raises InvalidArgumentError, whose message names tensor and position, for anything else.
         """
-        if not isinstance(data, (bytes, bytearray, memoryview)):
+        if not isinstance(data, _BYTES):
             raise InvalidArgumentError(f"a {type(data).__name__} is no bytes")
-        return cls(_local.read_snapshot(bytes(data)))
+        data = bytes(data)
+        snapshot = _local.read_snapshot(data)
+        return cls(snapshot, read_specs(data))
 
     def to_bytes(self) -> bytes:
         """Returns the state in its wire format. The same updates give the same bytes, in any order and however they were merged."""
@@ -93,7 +98,7 @@ class Reduction:
     def snapshot(self) -> Partial:
         """Returns the exact state so far, to be merged into another reduction. Takes memory of its own: about 24 bytes
         for each row with a value of 4 bytes. The reduction goes on."""
-        return Partial(self._reduction.snapshot())
+        return Partial(self._reduction.snapshot(), tuple(self._specs.values()))
 
     def merge(self, partial: Partial) -> None:
         """Adds what another reduction of the same tensors had at one moment, as if its updates were added here.
@@ -114,6 +119,35 @@ class Reduction:
         Raises OutOfRangeError (overflow of a checked integer sum), SparseAggError (REDUCTION_ENDED) at a second call.
         """
         return self._reduction.result(layout)
+
+
+def merge_partials(partials: Iterable[Partial | bytes]) -> Partial:
+    """Returns the partial aggregate of all updates of several, as if one reduction had added them: for the step of a tree
+    that MPI, Spark or Ray walks.
+
+    partials: Partials or their bytes, at least one, in any order; each is needed only until the next one is taken. How
+        they are grouped changes no bit. A named one (of a server's round) loses the names of its updates.
+
+    Raises InvalidArgumentError if there is none or one is no partial aggregate, SparseAggError (SPEC_MISMATCH, which
+    names what differs) where they are of different tensors. The message says which one, counted from 0.
+
+        total = functools.reduce(lambda a, b: merge_partials([a, b]), partials)
+    """
+    if isinstance(partials, (Partial, *_BYTES)) or not isinstance(partials, Iterable):
+        raise InvalidArgumentError(f"a {type(partials).__name__} is no list of partial aggregates")
+    reduction = None
+    for number, one in enumerate(partials):
+        try:
+            partial = one if isinstance(one, Partial) else Partial.from_bytes(one)
+            if reduction is None:
+                reduction = Reduction(partial._specs)
+            reduction.merge(partial)
+        except SparseAggError as bad:
+            bad.message = f"partial aggregate {number}: {bad.message}"
+            raise
+    if reduction is None:
+        raise InvalidArgumentError("there is no partial aggregate to merge")
+    return reduction.snapshot()
 
 
 def _are_specs(tensors: Any) -> bool:
