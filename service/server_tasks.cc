@@ -53,6 +53,7 @@ class TaskEvents : public TaskObserver {
 std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protection, const Log& log,
                                  const UpdateStore& store, TaskRowStore* rows) {
   TaskOptions options{.limits = config.task_limits};
+  options.limits.retry_horizon_ms = config.limits.retry_horizon_ms;
   options.tenant_tasks_max = [&protection](std::string_view tenant) {
     return protection.TasksMaxOf(tenant);
   };
@@ -64,13 +65,23 @@ absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log) {
   const auto find_round = [&engine](const std::string& name) -> absl::StatusOr<RoundOfTasks> {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine.GetRound(name));
     return RoundOfTasks{.state = round.state,
+                        .created = round.create_time.time_since_epoch().count(),
                         .durability = round.spec.durability,
                         .goal_contributors = round.spec.policy.goal_contributors};
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<std::string> damaged, tasks.Recover(find_round));
-  for (const std::string& group : damaged) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const TaskRecovery recovery, tasks.Recover(find_round));
+  for (const std::string& group : recovery.damaged_groups) {
     log.Error("a stored task group is damaged and was forgotten; create its tasks again",
               {{"group", group}});
+  }
+  if (recovery.damaged_tasks > 0) {
+    log.Error("stored tasks are damaged and were cancelled (STORE_CORRUPT)",
+              {{"tasks", absl::StrCat(recovery.damaged_tasks)}});
+  }
+  if (recovery.is_clock_lost || recovery.bounded_leases > 0) {
+    log.Error(
+        "the stored clock of leases is damaged; no lease lasts longer than its duration from now",
+        {{"shortened_leases", absl::StrCat(recovery.bounded_leases)}});
   }
   return absl::OkStatus();
 }

@@ -150,7 +150,7 @@ std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const T
           Family("sparseagg_tasks", "Tasks that exist", prometheus::MetricType::Gauge), "state",
           {{"AVAILABLE", stats.available}, {"LEASED", stats.leased}, {"final", stats.finished}}),
       Gauge("sparseagg_tasks_max", "Limit tasks-max", number(limits.tasks_max)),
-      Gauge("sparseagg_task_bytes", "Payloads and contributors' names of tasks",
+      Gauge("sparseagg_task_bytes", "Payloads, names and texts of tasks, and 2 KiB for each group",
             number(stats.payload_bytes)),
       Gauge("sparseagg_task_bytes_max", "Limit task-bytes-max", number(limits.task_bytes_max)),
       counter("sparseagg_task_leases_total", "Leases given to workers", stats.acquired),

@@ -3,13 +3,12 @@
 #ifndef SPARSEAGG_SERVICE_STORE_TASK_ROW_STORE_H_
 #define SPARSEAGG_SERVICE_STORE_TASK_ROW_STORE_H_
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace sparseagg {
 
@@ -17,17 +16,20 @@ struct TaskRow {
   std::string key;
   // To be written: nullopt deletes the row. Read: nullopt says that the row is damaged.
   std::optional<std::string> value;
+  // To be written: deletes every row whose key begins with `key`. REQUIRES: no value.
+  bool is_prefix = false;
 };
 
 // Thread-safe. The errors are those of UpdateStore.
 class TaskRowStore {
  public:
   virtual ~TaskRowStore() = default;
-  // Writes rows, all or none, in one group commit with updates. While the disk keeps only its free
-  // bytes, `more_work` is refused (STORE_FULL).
+  // Writes rows in their order, all or none, in one group commit with updates. While the disk keeps
+  // only its free bytes, `more_work` is refused (STORE_FULL).
   virtual absl::Status PutTaskRows(std::span<const TaskRow> rows, bool more_work) = 0;
-  // Returns all rows in ascending order of their keys.
-  virtual absl::StatusOr<std::vector<TaskRow>> TaskRows() const = 0;
+  // Calls `on_row` for each row, in ascending order of their keys. `on_row` must not call the
+  // store, except UpdateStore::Find().
+  virtual absl::Status ReadTaskRows(const std::function<void(TaskRow)>& on_row) const = 0;
 };
 
 }  // namespace sparseagg

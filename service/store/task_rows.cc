@@ -13,13 +13,29 @@ int64_t ChecksumOf(std::string_view key, std::string_view value) {
   return RowChecksum().Bytes(key).Bytes(value).value();
 }
 
+// Returns the first key behind all that begin with `prefix`. REQUIRES: the prefix ends with an
+// ASCII character.
+std::string Behind(std::string prefix) {
+  ++prefix.back();
+  return prefix;
+}
+
 }  // namespace
+
+absl::Status TaskRowTable::Delete(const TaskRow& row) {
+  if (row.is_prefix) {
+    const std::string behind = Behind(row.key);
+    Query query(database_, "DELETE FROM tasks WHERE key >= ? AND key < ?");
+    return query.Text(row.key).Text(behind).Done();
+  }
+  Query query(database_, "DELETE FROM tasks WHERE key = ?");
+  return query.Text(row.key).Done();
+}
 
 absl::Status TaskRowTable::Write(std::span<const TaskRow> rows) {
   for (const TaskRow& row : rows) {
     if (!row.value.has_value()) {
-      Query query(database_, "DELETE FROM tasks WHERE key = ?");
-      SPARSEAGG_RETURN_IF_ERROR(query.Text(row.key).Done());
+      SPARSEAGG_RETURN_IF_ERROR(Delete(row));
       continue;
     }
     Query query(database_,
@@ -31,15 +47,15 @@ absl::Status TaskRowTable::Write(std::span<const TaskRow> rows) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TaskRow>> TaskRowTable::All() {
-  std::vector<TaskRow> rows;
+absl::Status TaskRowTable::Read(const std::function<void(TaskRow)>& on_row) {
   Query query(database_, "SELECT key, value, crc32c FROM tasks ORDER BY key");
   while (true) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (!found) return rows;
-    TaskRow& row = rows.emplace_back(TaskRow{.key = std::string(query.blob(0))});
+    if (!found) return absl::OkStatus();
+    TaskRow row{.key = std::string(query.blob(0)), .value = std::nullopt};
     std::string value(query.blob(1));
     if (ChecksumOf(row.key, value) == query.integer(2)) row.value = std::move(value);
+    on_row(std::move(row));
   }
 }
 

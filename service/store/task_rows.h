@@ -3,11 +3,10 @@
 #ifndef SPARSEAGG_SERVICE_STORE_TASK_ROWS_H_
 #define SPARSEAGG_SERVICE_STORE_TASK_ROWS_H_
 
+#include <functional>
 #include <span>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "service/store/database.h"
 #include "service/store/task_row_store.h"
 
@@ -18,13 +17,16 @@ class TaskRowTable {
  public:
   explicit TaskRowTable(Database& database) : database_(database) {}
 
-  // Writes each row in the place of the one with its key. A row without a value is deleted.
+  // Writes each row in the place of the one with its key. A row without a value is deleted, or all
+  // rows whose keys begin with its key.
   absl::Status Write(std::span<const TaskRow> rows);
-  // Returns all rows in ascending order of their keys. A damaged one has no value, and perhaps not
-  // its key.
-  absl::StatusOr<std::vector<TaskRow>> All();
+  // Calls `on_row` for each row, in ascending order of their keys. A damaged row has no value, and
+  // perhaps not its key.
+  absl::Status Read(const std::function<void(TaskRow)>& on_row);
 
  private:
+  absl::Status Delete(const TaskRow& row);
+
   Database& database_;
 };
 

@@ -81,52 +81,63 @@ absl::StatusOr<std::vector<TaskGroupSnapshot>> Tasks::Create(const CreateTasksAr
     rounds.push_back(find_round_(QualifiedName(args.tenant, spec.round)));
   }
   std::vector<TaskGroupSnapshot> created;
-  SPARSEAGG_RETURN_IF_ERROR(Run(
-      [&](const TaskTime& now) -> absl::Status {
-        SPARSEAGG_ASSIGN_OR_RETURN(const auto groups, AddGroups(args, rounds, now));
-        created.clear();
-        for (const TaskGroup* group : groups) created.push_back(group->Snapshot());
-        return absl::OkStatus();
-      },
-      /*more_work=*/true));
-  // A round that closed before its tasks were there did not end them.
-  for (const TaskGroupSnapshot& group : created) {
-    const std::string round = QualifiedName(args.tenant, group.round);
-    const auto found = find_round_(round);
-    if (!found.ok()) {
-      AddEnd({.round = round, .deleted = true});
-    } else if (found->state != RoundState::kOpen) {
-      AddEnd({.round = round});
-    }
-    options_.observer->OnCreated(group);
+  bool is_new = false;
+  SPARSEAGG_RETURN_IF_ERROR(Run([&](Step& step) -> absl::Status {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto groups, AddGroups(args, rounds, step));
+    is_new = step.adds_work;
+    created.clear();
+    for (const TaskGroup* group : groups) created.push_back(group->Snapshot());
+    return absl::OkStatus();
+  }));
+  if (!is_new) return created;
+  // A round that closed, or was deleted, before its tasks were there did not end them.
+  for (size_t i = 0; i < created.size(); ++i) {
+    CheckRound(QualifiedName(args.tenant, created[i].round), rounds[i]->created);
+    options_.observer->OnCreated(created[i]);
   }
   return created;
 }
 
-absl::StatusOr<std::vector<TaskGroup*>> Tasks::AddGroups(
-    const CreateTasksArgs& args, const std::vector<absl::StatusOr<RoundOfTasks>>& rounds,
-    const TaskTime& now) {
-  std::vector<TaskGroup*> groups = table_.GroupsOfRequest(args.tenant, args.request_id);
-  const std::string digest = args.request_id.empty() ? "" : DigestOf(args);
-  if (!groups.empty()) {
-    if (groups.front()->info().request_digest == digest) return groups;  // a retry
+absl::Status Tasks::CheckRequest(const CreateTasksArgs& args, const std::string& digest,
+                                 const std::vector<TaskGroup*>& groups) const {
+  const std::string* forgotten = table_.ForgottenRequest(args.tenant, args.request_id);
+  if (groups.empty() && forgotten == nullptr) return absl::OkStatus();
+  if ((groups.empty() ? *forgotten : groups.front()->info().request_digest) != digest) {
     return MakeError(absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT",
                      absl::StrCat("request id ", Quoted(args.request_id),
                                   " created other tasks; use a new id for new ones"));
   }
+  if (groups.size() == args.groups.size()) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound, "TASK_GROUP_NOT_FOUND",
+                   absl::StrCat("request id ", Quoted(args.request_id),
+                                " created these tasks before, and since then ",
+                                args.groups.size() - groups.size(),
+                                " of the groups were forgotten with their rounds; use a new id for "
+                                "new ones"));
+}
+
+absl::StatusOr<std::vector<TaskGroup*>> Tasks::AddGroups(
+    const CreateTasksArgs& args, const std::vector<absl::StatusOr<RoundOfTasks>>& rounds,
+    Step& step) {
+  std::vector<TaskGroup*> groups = table_.GroupsOfRequest(args.tenant, args.request_id);
+  const std::string digest = args.request_id.empty() ? "" : DigestOf(args);
+  SPARSEAGG_RETURN_IF_ERROR(CheckRequest(args, digest, groups));
+  if (!groups.empty()) return groups;  // a retry
   std::vector<TaskGroupInfo> infos;
   for (size_t i = 0; i < args.groups.size(); ++i) {
     SPARSEAGG_RETURN_IF_ERROR(rounds[i].status());
     if (rounds[i]->state != RoundState::kOpen) {
       return RoundNotOpen(args.groups[i], rounds[i]->state);
     }
-    SPARSEAGG_ASSIGN_OR_RETURN(TaskGroupInfo info, InfoOf(args, args.groups[i], *rounds[i], now));
+    SPARSEAGG_ASSIGN_OR_RETURN(TaskGroupInfo info,
+                               InfoOf(args, args.groups[i], *rounds[i], step.now));
     info.order = table_.next_order() + i;
     info.request_digest = digest;
     infos.push_back(std::move(info));
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckRoom(args.tenant, infos));
-  for (TaskGroupInfo& info : infos) groups.push_back(&table_.Add(std::move(info), now));
+  for (TaskGroupInfo& info : infos) groups.push_back(&table_.Add(std::move(info), step.now));
+  step.adds_work = true;
   return groups;
 }
 
@@ -145,14 +156,14 @@ absl::StatusOr<TaskGroupInfo> Tasks::InfoOf(const CreateTasksArgs& args, const T
       .name = QualifiedName(args.tenant, absl::StrCat(std::string(kTaskGroupPrefix), id)),
       .pool = spec.pool,
       .round = QualifiedName(args.tenant, spec.round),
+      .round_created = round.created,
       .durability = round.durability,
       .contributors = spec.contributors,
       .payload = std::make_shared<const std::string>(spec.payload),
       .required_capabilities = spec.required_capabilities,
       .lease = spec.lease,
       .attempts_max = spec.attempts_max,
-      .create_time = now.wall,
-      .deadline = spec.open_until,
+      .create_time = std::chrono::floor<std::chrono::milliseconds>(now.wall),
       .request_id = args.request_id};
   if (table_.FindGroup(info.name) != nullptr) {
     return MakeError(absl::StatusCode::kAlreadyExists, "TASK_GROUP_EXISTS",
@@ -160,7 +171,10 @@ absl::StatusOr<TaskGroupInfo> Tasks::InfoOf(const CreateTasksArgs& args, const T
                                   "; choose another id"));
   }
   SPARSEAGG_ASSIGN_OR_RETURN(info.count, CountOf(spec, round));
-  if (spec.open_for.has_value()) info.deadline = now.wall + *spec.open_for;
+  if (spec.open_for.has_value()) info.deadline = info.create_time + *spec.open_for;
+  if (spec.open_until.has_value()) {
+    info.deadline = std::chrono::ceil<std::chrono::milliseconds>(*spec.open_until);
+  }
   if (info.deadline.has_value() && *info.deadline <= now.wall) {
     return Invalid(spec, "open_until must be in the future");
   }
@@ -201,10 +215,13 @@ absl::Status Tasks::CheckRoom(const std::string& tenant,
                                                   "; delete rounds that are no longer needed"));
   }
   if (table_.bytes() + bytes > limits.task_bytes_max) {
-    return Full("TASK_BYTES_FULL",
-                absl::StrCat("tasks hold ", table_.bytes(), " bytes, and task-bytes-max = ",
-                             limits.task_bytes_max, " is the limit, so there is no room for ",
-                             bytes, "; delete rounds that are no longer needed"));
+    return Full(
+        "TASK_BYTES_FULL",
+        absl::StrCat("tasks hold ", table_.bytes(), " bytes, and task-bytes-max = ",
+                     limits.task_bytes_max, " is the limit, so there is no room for ", bytes,
+                     " (payloads, names of contributors and workers, texts of "
+                     "failures, and 2 KiB for each group); delete rounds that are no longer "
+                     "needed"));
   }
   return absl::OkStatus();
 }

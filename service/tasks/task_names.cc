@@ -171,10 +171,6 @@ std::string TaskNameOf(std::string_view group, uint32_t number) {
   return absl::StrCat(std::string(group), std::string(kTasksPart), number);
 }
 
-std::string DefaultContributor(std::string_view group, uint32_t number) {
-  return absl::StrCat(std::string(group.substr(kTaskGroupPrefix.size())), "/", number);
-}
-
 absl::Status CheckCreateTasks(const CreateTasksArgs& args) {
   SPARSEAGG_RETURN_IF_ERROR(ValidateRequestId(args.request_id));
   if (args.groups.empty() || args.groups.size() > kTaskGroupsPerCallMax) {

@@ -25,8 +25,6 @@ struct TaskName {
 // INVALID_TASK_NAME.
 absl::StatusOr<TaskName> ParseTaskName(std::string_view name);
 std::string TaskNameOf(std::string_view group, uint32_t number);
-// The contributor of a task that the owner names none for: "{group}/{number}".
-std::string DefaultContributor(std::string_view group, uint32_t number);
 
 // INVALID_TASK_GROUP, which names the group, the field and the limit; INVALID_CONTRIBUTOR;
 // INVALID_REQUEST_ID; INVALID_ROUND_NAME. Checks everything but the round itself.

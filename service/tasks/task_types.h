@@ -176,10 +176,10 @@ struct TaskStats {
   uint64_t groups = 0;
   uint64_t available = 0;
   uint64_t leased = 0;
-  uint64_t finished = 0;  // of the groups that exist
-  uint64_t payload_bytes = 0;
-  uint64_t acquired = 0;  // leases
-  uint64_t polls = 0;     // acquisitions that found nothing
+  uint64_t finished = 0;       // of the groups that exist
+  uint64_t payload_bytes = 0;  // what counts against task-bytes-max
+  uint64_t acquired = 0;       // leases
+  uint64_t polls = 0;          // acquisitions that found nothing
   uint64_t renewed = 0;
   uint64_t fenced = 0;  // calls refused for their token
   uint64_t handed_back = 0;

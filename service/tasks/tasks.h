@@ -4,7 +4,8 @@
 //
 // Every call is one step of a group commit: the calls that wait are applied to the table one after
 // the other, what they changed is stored in one transaction, and then all of them are answered. If
-// it cannot be stored, the table is as it was.
+// it cannot be stored, the table is as it was, and calls that only read are answered from that.
+// What has become of rounds is applied in steps of its own, before the calls.
 #ifndef SPARSEAGG_SERVICE_TASKS_TASKS_H_
 #define SPARSEAGG_SERVICE_TASKS_TASKS_H_
 
@@ -15,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@
 #include "service/store/task_row_store.h"
 #include "service/tasks/poll_pacer.h"
 #include "service/tasks/task_limits.h"
+#include "service/tasks/task_names.h"
 #include "service/tasks/task_table.h"
 #include "service/tasks/task_types.h"
 #include "service/tasks/task_watchers.h"
@@ -38,6 +41,9 @@ namespace sparseagg {
 // The properties of a round that its tasks depend on.
 struct RoundOfTasks {
   RoundState state = RoundState::kOpen;
+  // RoundSnapshot::create_time in its own unit, which tells the round from an earlier one that had
+  // its name; 0: unknown.
+  int64_t created = 0;
   Durability durability = Durability::kMemory;
   uint64_t goal_contributors = 0;  // of its policy; 0: none
 };
@@ -68,6 +74,16 @@ struct TaskOptions {
   std::shared_ptr<TaskObserver> observer = std::make_shared<TaskObserver>();
 };
 
+// What was lost when the stored tasks were restored.
+struct TaskRecovery {
+  std::vector<std::string> damaged_groups;  // qualified; they are forgotten
+  uint64_t damaged_tasks = 0;               // CANCELLED (STORE_CORRUPT)
+  // The clock of leases was lost and goes on where the newest lease began, so that no lease lasts
+  // longer than its duration from now.
+  bool is_clock_lost = false;
+  uint64_t bounded_leases = 0;  // leases that were shortened to the duration of their group
+};
+
 // Thread-safe. Names are those that callers see; every call states the tenant. Calls wait for the
 // disk if there are rows. Every error carries a reason (docs/api.md).
 class Tasks : public EngineObserver {
@@ -78,18 +94,20 @@ class Tasks : public EngineObserver {
 
   // Restores what the store has kept. Call it once, before the other calls and after the engine has
   // recovered its rounds. `find_round` takes qualified names and returns NOT_FOUND for a round that
-  // does not exist. Returns the names of damaged groups, which are forgotten.
-  absl::StatusOr<std::vector<std::string>> Recover(
+  // does not exist.
+  absl::StatusOr<TaskRecovery> Recover(
       std::function<absl::StatusOr<RoundOfTasks>(const std::string&)> find_round);
 
   // --- For owners ---
 
   // Errors of the arguments (task_names.h); those of the round; ROUND_NOT_OPEN; TASK_GROUP_EXISTS;
-  // REQUEST_ID_CONFLICT; TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is
-  // created.
+  // REQUEST_ID_CONFLICT; TASK_GROUP_NOT_FOUND for a request of which a group was forgotten;
+  // TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is created.
   absl::StatusOr<std::vector<TaskGroupSnapshot>> Create(const CreateTasksArgs& args);
   absl::StatusOr<TaskSnapshot> Get(const std::string& tenant, const TaskViewer& viewer,
                                    const std::string& name);
+  // A call looks at 20,000 tasks and groups at most, so that a page may be short or empty although
+  // it has a next_page_token.
   absl::StatusOr<TaskPage> List(const std::string& tenant, const TaskViewer& viewer,
                                 const ListTasksArgs& args);
   // Returns how many tasks it cancelled. An unknown name changes nothing.
@@ -107,7 +125,8 @@ class Tasks : public EngineObserver {
   // Each lease has its own outcome. Errors: TASK_FENCED, TASK_NOT_FOUND.
   absl::StatusOr<std::vector<absl::StatusOr<TaskLease>>> Renew(
       const std::string& tenant, const TaskViewer& viewer, std::span<const TaskLeaseKey> leases);
-  // TASK_FENCED, TASK_NOT_FOUND, UPDATE_NOT_COUNTED, RECEIPT_MISMATCH.
+  // Each of the two returns the task without its payload. TASK_FENCED, TASK_NOT_FOUND,
+  // UPDATE_NOT_COUNTED, RECEIPT_MISMATCH.
   absl::StatusOr<TaskSnapshot> Complete(const std::string& tenant, const TaskViewer& viewer,
                                         const TaskLeaseKey& lease, const Receipt& receipt);
   absl::StatusOr<TaskSnapshot> Fail(const std::string& tenant, const TaskViewer& viewer,
@@ -130,13 +149,24 @@ class Tasks : public EngineObserver {
   void OnRoundState(const RoundSnapshot& round) override;
 
  private:
+  // What a call learns and says while it is applied.
+  struct Step {
+    TaskTime now;
+    bool adds_work = false;  // the step is refused while the disk is nearly full
+    // The answer holds also if the step cannot be stored.
+    bool holds_unstored = false;
+  };
+  using Work = std::function<absl::Status(Step&)>;
   struct Operation {
-    std::function<absl::Status(const TaskTime&)> run;
-    bool more_work = false;  // refused while the disk is nearly full
+    Work run;
+    bool only_reads = false;
+    bool holds_unstored = false;
     absl::Status result = absl::UnknownError("not committed");
   };
+  // Tells a round from others of its name by `created`; 0: any.
   struct RoundEnd {
     std::string round;  // qualified
+    int64_t created = 0;
     bool deleted = false;
   };
   // What happens after a commit, without a lock.
@@ -145,30 +175,53 @@ class Tasks : public EngineObserver {
     std::optional<TaskGroupSnapshot> now;  // nullopt: forgotten
     bool has_finished = false;
   };
-  absl::Status Run(std::function<absl::Status(const TaskTime&)> run, bool more_work = false);
+  // A step that is applied and not yet stored.
+  struct Pending {
+    TaskTime now;
+    std::vector<TaskRow> rows;
+    bool adds_work = false;
+    std::set<TaskGroup*> forgotten;
+  };
+  absl::Status Run(Work run) { return RunOperation({.run = std::move(run)}); }
+  // The same for a call that changes nothing.
+  absl::Status Read(Work run) { return RunOperation({.run = std::move(run), .only_reads = true}); }
+  absl::Status RunOperation(Operation operation);
   void CommitGroup(std::span<Operation* const> operations);
-  // Returns the error of the store.
+  // Each returns the error of the store.
+  absl::Status ApplyEnds();
   absl::Status Attempt(std::span<Operation* const> operations);
+  absl::Status Store(const Pending& pending);
+  // Answers operations that could not be stored.
+  void Refuse(std::span<Operation* const> operations, const absl::Status& why);
   // The following functions require table_mutex_.
   TaskTime NowLocked() const;
-  void EndRoundsLocked(const std::vector<RoundEnd>& ends, const TaskTime& now,
-                       std::vector<TaskGroup*>& forgotten);
-  std::vector<TaskRow> RowsLocked(const std::vector<TaskGroup*>& forgotten, const TaskTime& now);
-  void KeepLocked(const std::vector<TaskGroup*>& forgotten,
-                  std::vector<Announcement>& announcements);
+  // The groups of rounds that have ended, and whether they are to be forgotten.
+  std::vector<std::pair<TaskGroup*, bool>> EndedGroupsLocked(const std::vector<RoundEnd>& ends);
+  void AddRowsLocked(Pending& pending);
+  void AddRowsOfForgottenLocked(Pending& pending);
+  void KeepLocked(const Pending& pending, std::vector<Announcement>& announcements);
   void Announce(const std::vector<Announcement>& announcements);
   void AddEnd(RoundEnd end);
+  // Adds the end of a round if it is not the open round that it was.
+  void CheckRound(const std::string& round, int64_t created);
 
   // Adds the groups of Create(), or returns those that the request has created before.
   absl::StatusOr<std::vector<TaskGroup*>> AddGroups(
       const CreateTasksArgs& args, const std::vector<absl::StatusOr<RoundOfTasks>>& rounds,
-      const TaskTime& now);
+      Step& step);
   absl::Status CheckRoom(const std::string& tenant, const std::vector<TaskGroupInfo>& infos) const;
   absl::StatusOr<TaskGroupInfo> InfoOf(const CreateTasksArgs& args, const TaskGroupSpec& spec,
                                        const RoundOfTasks& round, const TaskTime& now);
+  TaskPage ListLocked(const std::string& tenant, const TaskViewer& viewer,
+                      const ListTasksArgs& args, const TaskName& after, const TaskTime& now) const;
   std::string NewGroupId(const std::string& tenant);
   absl::Status CheckReceipt(const TaskId& id, const Receipt& receipt) const;
-  absl::Status RestoreRows(const std::vector<TaskRow>& rows, std::vector<std::string>& damaged);
+  absl::Status CheckRequest(const CreateTasksArgs& args, const std::string& digest,
+                            const std::vector<TaskGroup*>& groups) const;
+  // Returns what must be stored after the rows were read.
+  absl::StatusOr<Pending> RestoreLocked(TaskRecovery& recovery);
+  // Finds out what has become of the rounds of all groups.
+  void CheckRounds();
 
   const TaskOptions options_;
   const UpdateStore& store_;
@@ -178,7 +231,8 @@ class Tasks : public EngineObserver {
   TaskWatchers watchers_;
 
   std::mutex ends_mutex_;
-  std::vector<RoundEnd> ends_;  // not yet applied
+  // Not yet applied, by round and its creation.
+  std::map<std::pair<std::string, int64_t>, RoundEnd> ends_;
 
   // Only the thread of a group commit changes the table, and it holds the mutex while it does, but
   // not while it waits for the disk.

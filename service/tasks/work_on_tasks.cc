@@ -1,4 +1,4 @@
-// The calls of workers, and the list of tasks.
+// The calls of workers.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +18,7 @@ absl::Status Mismatch(std::string_view what, std::string_view theirs, std::strin
 }
 
 // Returns whether the worker may use this lease. The token of another lease is refused by the
-// table.
+// table, whoever sends it.
 bool IsTheirs(const TaskId& id, uint64_t token, const TaskViewer& viewer) {
   return id.record().token != token || viewer.Sees(id.record().worker);
 }
@@ -28,20 +28,19 @@ bool IsTheirs(const TaskId& id, uint64_t token, const TaskViewer& viewer) {
 absl::StatusOr<AcquiredTasks> Tasks::Acquire(const std::string& tenant, const AcquireArgs& args) {
   SPARSEAGG_RETURN_IF_ERROR(CheckAcquire(args));
   AcquiredTasks acquired;
-  SPARSEAGG_RETURN_IF_ERROR(Run(
-      [&](const TaskTime& now) {
-        acquired = {};
-        for (const TaskId& id : table_.Acquire(tenant, args, now)) {
-          acquired.tasks.push_back(table_.Snapshot(id, now));
-        }
-        if (acquired.tasks.empty()) {
-          PollPacer& pacer =
-              pacers_.try_emplace(tenant, options_.limits.task_polls_per_second).first->second;
-          acquired.retry = pacer.Next(now.steady);
-        }
-        return absl::OkStatus();
-      },
-      /*more_work=*/true));
+  SPARSEAGG_RETURN_IF_ERROR(Run([&](Step& step) {
+    acquired = {};
+    const TaskTable::Acquired taken = table_.Acquire(tenant, args, step.now);
+    for (const TaskId& id : taken.tasks) acquired.tasks.push_back(table_.Snapshot(id, step.now));
+    step.adds_work = taken.is_new;
+    step.holds_unstored = taken.tasks.empty();
+    if (taken.tasks.empty()) {
+      PollPacer& pacer =
+          pacers_.try_emplace(tenant, options_.limits.task_polls_per_second).first->second;
+      acquired.retry = pacer.Next(step.now.steady);
+    }
+    return absl::OkStatus();
+  }));
   return acquired;
 }
 
@@ -56,9 +55,9 @@ absl::StatusOr<std::vector<absl::StatusOr<TaskLease>>> Tasks::Renew(
     SPARSEAGG_RETURN_IF_ERROR(table_.Renew(id, lease.token, now));
     return *table_.Snapshot(id, now).lease;
   };
-  SPARSEAGG_RETURN_IF_ERROR(Run([&](const TaskTime& now) {
+  SPARSEAGG_RETURN_IF_ERROR(Run([&](Step& step) {
     renewed.clear();
-    for (const TaskLeaseKey& lease : leases) renewed.push_back(renew(lease, now));
+    for (const TaskLeaseKey& lease : leases) renewed.push_back(renew(lease, step.now));
     return absl::OkStatus();
   }));
   return renewed;
@@ -87,13 +86,14 @@ absl::Status Tasks::CheckReceipt(const TaskId& id, const Receipt& receipt) const
 absl::StatusOr<TaskSnapshot> Tasks::Complete(const std::string& tenant, const TaskViewer& viewer,
                                              const TaskLeaseKey& lease, const Receipt& receipt) {
   TaskSnapshot snapshot;
-  SPARSEAGG_RETURN_IF_ERROR(Run([&](const TaskTime& now) -> absl::Status {
+  SPARSEAGG_RETURN_IF_ERROR(Run([&](Step& step) -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const TaskId id, table_.FindTask(tenant, lease.task));
     if (!IsTheirs(id, lease.token, viewer)) return TaskNotFound(lease.task);
     const bool holds = id.record().state == TaskState::kLeased && id.record().token == lease.token;
     if (holds) SPARSEAGG_RETURN_IF_ERROR(CheckReceipt(id, receipt));
-    SPARSEAGG_RETURN_IF_ERROR(table_.Complete(id, lease.token, now));
-    snapshot = table_.Snapshot(id, now);
+    SPARSEAGG_RETURN_IF_ERROR(table_.Complete(id, lease.token, step.now));
+    snapshot = table_.Snapshot(id, step.now);
+    snapshot.payload = nullptr;
     return absl::OkStatus();
   }));
   return snapshot;
@@ -107,60 +107,15 @@ absl::StatusOr<TaskSnapshot> Tasks::Fail(const std::string& tenant, const TaskVi
                                   kTaskFailureBytesMax));
   }
   TaskSnapshot snapshot;
-  SPARSEAGG_RETURN_IF_ERROR(Run([&](const TaskTime& now) -> absl::Status {
+  SPARSEAGG_RETURN_IF_ERROR(Run([&](Step& step) -> absl::Status {
     SPARSEAGG_ASSIGN_OR_RETURN(const TaskId id, table_.FindTask(tenant, lease.task));
     if (!IsTheirs(id, lease.token, viewer)) return TaskNotFound(lease.task);
-    SPARSEAGG_RETURN_IF_ERROR(table_.Fail(id, lease.token, args, now));
-    snapshot = table_.Snapshot(id, now);
+    SPARSEAGG_RETURN_IF_ERROR(table_.Fail(id, lease.token, args, step.now));
+    snapshot = table_.Snapshot(id, step.now);
+    snapshot.payload = nullptr;
     return absl::OkStatus();
   }));
   return snapshot;
-}
-
-absl::StatusOr<TaskPage> Tasks::List(const std::string& tenant, const TaskViewer& viewer,
-                                     const ListTasksArgs& args) {
-  TaskName after{.group = args.group};
-  if (!args.group.empty()) {
-    SPARSEAGG_ASSIGN_OR_RETURN(const TaskName group, ParseTaskName(args.group));
-    if (group.number != 0) return TaskGroupNotFound(args.group);
-  }
-  if (!args.page_token.empty()) {
-    SPARSEAGG_ASSIGN_OR_RETURN(after, ParseTaskName(args.page_token));
-  }
-  TaskPage page;
-  SPARSEAGG_RETURN_IF_ERROR(Run([&](const TaskTime& now) -> absl::Status {
-    page = {};
-    const std::string only = QualifiedName(tenant, args.group);
-    if (!args.group.empty() && table_.FindGroup(only) == nullptr) {
-      return TaskGroupNotFound(args.group);
-    }
-    uint32_t number = after.number;  // of the last task of the page before, in the first group
-    // The groups of a tenant are adjacent.
-    const std::string prefix = QualifiedName(tenant, kTaskGroupPrefix);
-    for (auto group = table_.groups().lower_bound(QualifiedName(tenant, after.group));
-         group != table_.groups().end(); ++group, number = 0) {
-      if (group->first.compare(0, prefix.size(), prefix) != 0) {
-        if (group->first < prefix) continue;
-        break;
-      }
-      if (!args.group.empty() && group->first != only) break;
-      if (group->first != QualifiedName(tenant, after.group)) number = 0;
-      if (!args.pool.empty() && group->second->info().pool != args.pool) continue;
-      while (++number <= group->second->info().count) {
-        const TaskId id{group->second.get(), number};
-        if (args.state.has_value() && id.record().state != *args.state) continue;
-        if (!viewer.Sees(id.record().worker)) continue;
-        if (page.tasks.size() == args.page_size) {
-          page.next_page_token = page.tasks.back().name;
-          return absl::OkStatus();
-        }
-        page.tasks.push_back(table_.Snapshot(id, now));
-        page.tasks.back().payload = nullptr;
-      }
-    }
-    return absl::OkStatus();
-  }));
-  return page;
 }
 
 }  // namespace sparseagg

@@ -22,9 +22,10 @@ struct ModelTask {
   uint32_t attempts = 0;
   uint64_t leases = 0;
   uint64_t token = 0;
-  uint64_t answered = 0;  // token of the lease that its worker ended
+  uint64_t answered = 0;  // `token`, if its worker has ended that lease by a call
   int64_t lease_end = 0;  // on the clock of leases
   std::string worker;
+  std::string request;  // of the last acquisition
 };
 
 struct ModelGroup {
@@ -44,6 +45,8 @@ class TaskModel {
   std::set<std::string> open;                             // rounds
   std::set<std::string> closed;                           // the tasks have not been told yet
   std::set<std::string> deleted;                          // as above
+  // Acquisitions that have leased something: worker and request id. None leases again.
+  std::set<std::pair<std::string, std::string>> requests;
   int64_t lease_clock = 0;
   int64_t world_clock = 0;
 
@@ -110,8 +113,28 @@ class TaskModel {
   void Cancel(const std::string& group) {
     EndAll(groups.at(group), TaskState::kCancelled, TaskEnd::kRequested);
   }
+  // The leases that a repeated acquisition gets, by their tokens.
+  std::set<uint64_t> LeasesOf(const std::string& worker, const std::string& request) const {
+    std::set<uint64_t> tokens;
+    for (const auto& [id, group] : groups) {
+      for (const ModelTask& task : group.tasks) {
+        const bool is = task.state == TaskState::kLeased && task.worker == worker;
+        if (is && task.request == request) tokens.insert(task.token);
+      }
+    }
+    return tokens;
+  }
+  // A start remembers the acquisitions that tasks show.
+  void ForgetRequests() {
+    std::set<std::pair<std::string, std::string>> shown;
+    for (const auto& [id, group] : groups) {
+      for (const ModelTask& task : group.tasks) shown.emplace(task.worker, task.request);
+    }
+    std::erase_if(requests, [&](const auto& request) { return !shown.contains(request); });
+  }
   // The worker has been given this task. Returns "" if it may have been.
-  std::string Give(const std::string& group, size_t number, uint64_t token, std::string worker) {
+  std::string Give(const std::string& group, size_t number, uint64_t token, std::string worker,
+                   std::string request) {
     if (!groups.contains(group)) return "of a group that does not exist";
     ModelTask& task = At(group, number);
     if (task.state != TaskState::kAvailable) return "that is not available";
@@ -125,9 +148,10 @@ class TaskModel {
             .attempts = task.attempts + 1,
             .leases = task.leases + 1,
             .token = token,
-            .answered = task.answered,
+            .answered = 0,
             .lease_end = lease_clock + groups.at(group).lease,
-            .worker = std::move(worker)};
+            .worker = std::move(worker),
+            .request = std::move(request)};
     return "";
   }
   // A counted task is completed when it would be handed out.

@@ -34,6 +34,8 @@ struct Counts {
   uint64_t by_update = 0;  // completed without CompleteTask
   uint64_t crashes = 0;
   uint64_t disk_errors = 0;
+  uint64_t read_unstored = 0;  // answers although the disk was full
+  uint64_t repeated = 0;       // acquisitions
 };
 
 // One lease that a worker was given, perhaps long ago.
@@ -90,9 +92,14 @@ class TaskSimulation {
   }
 
   // Runs one call, during which the disk may fail or the process may end. `apply` changes the model
-  // after Settle() and says what is wrong with the answer.
+  // after Settle() and says what is wrong with the answer. `refuse` says it of an answer that was
+  // given although the disk has failed, with the model before the call and after Settle().
   template <class Call, class Apply>
   std::string Do(const std::string& what, Call call, Apply apply) {
+    return Do(what, call, apply, [](const auto&, TaskModel&, TaskModel&) { return ""; });
+  }
+  template <class Call, class Apply, class Refuse>
+  std::string Do(const std::string& what, Call call, Apply apply, Refuse refuse) {
     before_ = model_;
     armed_ = true;
     passed_ = 0;
@@ -106,6 +113,10 @@ class TaskSimulation {
     if (!failed_) {
       model_.Settle();
       wrong = apply(answer);
+    } else {
+      TaskModel settled = model_;
+      settled.Settle();
+      wrong = refuse(answer, before_, settled);
     }
     if (!wrong.empty()) return absl::StrCat(what, ": ", wrong);
     if (crashed_) return Recover();
@@ -116,7 +127,7 @@ class TaskSimulation {
   }
 
   std::string Step() {
-    switch (Below(12)) {
+    switch (Below(13)) {
       case 0:
         return Create();
       case 1:
@@ -136,6 +147,8 @@ class TaskSimulation {
         return Chance(30) ? Cancel() : "";
       case 9:
         return Tick();
+      case 10:
+        return Look();
       default:
         return Acquire();
     }
@@ -231,21 +244,33 @@ class TaskSimulation {
 
   std::string Acquire() {
     const auto max = static_cast<uint32_t>(1 + Below(3));
-    const std::string worker = absl::StrCat("w", Below(3));
+    // The call may be one that was made before.
+    const bool is_repeated = !acquisitions_.empty() && Chance(20);
+    const auto [worker, request] = is_repeated ? acquisitions_[Below(acquisitions_.size())]
+                                               : std::pair(absl::StrCat("w", Below(3)),
+                                                           absl::StrCat("a", acquisitions_.size()));
+    if (!is_repeated) acquisitions_.emplace_back(worker, request);
     return Do(
-        absl::StrCat("acquire ", max, " for ", worker), [&] { return bench_.Acquire(worker, max); },
+        absl::StrCat("acquire ", max, " for ", worker, " ", request),
+        [&] { return bench_.Acquire(worker, max, request); },
         [&](const absl::StatusOr<AcquiredTasks>& answer) -> std::string {
           if (!answer.ok()) return answer.status().ToString();
+          if (model_.requests.contains({worker, request})) {
+            ++counts_.repeated;
+            return CheckRepeated(*answer, model_.LeasesOf(worker, request));
+          }
           size_t available = 0;
           for (const auto& [id, group] : model_.groups) available += model_.CountAvailable(group);
           if (answer->tasks.size() != std::min<size_t>(max, available)) {
             return absl::StrCat(answer->tasks.size(), " tasks of ", available, " available");
           }
+          if (!answer->tasks.empty()) model_.requests.emplace(worker, request);
           for (const TaskSnapshot& task : answer->tasks) {
             const TaskName name = ParseTaskName(task.name).value();
             const Held held{name.group.substr(kTaskGroupPrefix.size()), name.number,
                             task.lease->token};
-            const std::string wrong = model_.Give(held.group, held.number, held.token, worker);
+            const std::string wrong =
+                model_.Give(held.group, held.number, held.token, worker, request);
             if (!wrong.empty()) return absl::StrCat("gave ", task.name, " ", wrong);
             if (held.token <= last_token_) return "a token that is not larger than all before";
             last_token_ = held.token;
@@ -253,6 +278,48 @@ class TaskSimulation {
             ++counts_.leases;
           }
           return "";
+        },
+        [&](const absl::StatusOr<AcquiredTasks>& answer, TaskModel&,
+            TaskModel& settled) -> std::string {
+          if (!answer.ok()) return "";
+          // It found nothing, and that needs no disk.
+          ++counts_.read_unstored;
+          size_t available = 0;
+          for (const auto& [id, group] : settled.groups) available += settled.CountAvailable(group);
+          if (settled.requests.contains({worker, request})) available = 0;
+          return answer->tasks.empty() && available == 0 ? "" : "an answer that was not stored";
+        });
+  }
+
+  static std::string CheckRepeated(const AcquiredTasks& answer, const std::set<uint64_t>& due) {
+    std::set<uint64_t> tokens;
+    for (const TaskSnapshot& task : answer.tasks) tokens.insert(task.lease->token);
+    return tokens == due
+               ? ""
+               : absl::StrCat(tokens.size(), " leases of a repeated request, not ", due.size());
+  }
+
+  // Reads a task. On a full disk one sees what is stored.
+  std::string Look() {
+    if (model_.groups.empty()) return "";
+    auto group = model_.groups.begin();
+    std::advance(group, Below(model_.groups.size()));
+    const std::string id = group->first;
+    const auto number = static_cast<uint32_t>(1 + Below(group->second.tasks.size()));
+    const std::string name = TaskNameOf(absl::StrCat("taskgroups/", id), number);
+    const auto is_seen = [&](const absl::StatusOr<TaskSnapshot>& seen, TaskModel& model) {
+      if (!model.groups.contains(id)) return ErrorReason(seen.status()) == "TASK_NOT_FOUND";
+      return seen.ok() && seen->state == model.At(id, number).state;
+    };
+    return Do(
+        absl::StrCat("get ", name), [&] { return bench_.tasks().Get("default", {}, name); },
+        [&](const absl::StatusOr<TaskSnapshot>& seen) {
+          return is_seen(seen, model_) ? "" : "it shows something else";
+        },
+        [&](const absl::StatusOr<TaskSnapshot>& seen, TaskModel& before, TaskModel& settled) {
+          ++counts_.read_unstored;
+          const bool is = is_seen(seen, before) || is_seen(seen, settled);
+          return is ? "" : "without the disk it shows something else";
         });
   }
 
@@ -364,6 +431,7 @@ class TaskSimulation {
     if (const absl::Status started = Start(); !started.ok()) return started.ToString();
     std::string differs;
     for (TaskModel candidate : {before_, model_}) {
+      candidate.ForgetRequests();
       const std::string clock = AdjustClock(candidate);
       candidate.Settle();
       differs = clock.empty() ? Compare(candidate) : clock;
@@ -437,6 +505,7 @@ class TaskSimulation {
   int groups_ = 0;
   uint64_t last_token_ = 0;
   std::vector<Held> held_;
+  std::vector<std::pair<std::string, std::string>> acquisitions_;  // worker and request id
   testing::TaskBench bench_{
       "x", FailpointHook([this](Failpoint point) { return PassFailpoint(point); })};
   std::set<std::string> exists_;  // rounds, open or sealed
@@ -464,6 +533,8 @@ std::string RunSeed(uint64_t seed, bool verbose, Counts& total) {
   total.by_update += counts.by_update;
   total.crashes += counts.crashes;
   total.disk_errors += counts.disk_errors;
+  total.read_unstored += counts.read_unstored;
+  total.repeated += counts.repeated;
   return differs;
 }
 
@@ -481,7 +552,8 @@ TEST(TaskSimTest, WhateverHappensTheTasksAreTheModel) {
   std::cout << seeds << " seeds: " << total.leases << " leases, " << total.fenced
             << " fenced calls, " << total.completed << " completions, " << total.by_update
             << " by an update alone, " << total.crashes << " crashes, " << total.disk_errors
-            << " errors of the disk\n";
+            << " errors of the disk, " << total.read_unstored << " answers without it, "
+            << total.repeated << " repeated acquisitions\n";
   // Each of these must happen, because a simulation without an event does not test it.
   EXPECT_GT(total.leases, static_cast<uint64_t>(5 * seeds));
   EXPECT_GT(total.fenced, static_cast<uint64_t>(seeds));
@@ -489,6 +561,8 @@ TEST(TaskSimTest, WhateverHappensTheTasksAreTheModel) {
   EXPECT_GT(total.by_update, 0u);
   EXPECT_GT(total.crashes, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.disk_errors, static_cast<uint64_t>(seeds) / 2);
+  EXPECT_GT(total.read_unstored, 0u);
+  EXPECT_GT(total.repeated, static_cast<uint64_t>(seeds) / 2);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "service/rpc/wire/received_update.h"
 #include "service/rpc/wire/status_table.h"
 #include "service/rpc/wire/task_proto.h"
+#include "service/store/store_errors.h"
 
 namespace sparseagg {
 namespace {
@@ -19,6 +20,11 @@ namespace {
 // These threads mostly wait for the disk; their number is that of the calls that one commit can
 // hold.
 constexpr int kCommitThreads = 64;
+
+// Beyond these, calls are refused: 10,000 heartbeats take two seconds on a disk with 5 ms for a
+// commit, and a call of CreateTasks may have megabytes of payloads.
+constexpr uint64_t kWaitingCallsMax = 10'000;
+constexpr uint64_t kWaitingBytesMax = uint64_t{128} << 20;
 
 // How late a lease or a deadline may end for those that wait. Every call ends them, too.
 constexpr std::chrono::milliseconds kTickInterval{250};
@@ -34,6 +40,7 @@ TaskViewer ViewerOf(const Caller& caller) {
 TaskService::TaskService(CallAuthoriser& authoriser, Tasks& tasks)
     : authoriser_(authoriser),
       tasks_(tasks),
+      waiting_(kWaitingCallsMax, kWaitingBytesMax),
       commits_(kCommitThreads, "tasks"),
       ticks_(kTickInterval, [this] { tasks_.Tick(); }) {}
 
@@ -48,7 +55,12 @@ grpc::ServerUnaryReactor* TaskService::Serve(grpc::CallbackServerContext& contex
                                              grpc::ByteBuffer* response, Handle handle) {
   auto call = authoriser_.Authorise(context, rpc);
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  const auto work = [call = *std::move(call), request, response,
+  auto place = waiting_.Enter(request->Length());
+  if (place == nullptr) {
+    return Refuse<grpc::ServerUnaryReactor>(
+        calls_, StoreBusy("too many calls about tasks wait for the disk; try again"));
+  }
+  const auto work = [call = *std::move(call), request, response, place = std::move(place),
                      handle = std::move(handle)]() -> absl::Status {
     Request parsed;
     SPARSEAGG_RETURN_IF_ERROR(

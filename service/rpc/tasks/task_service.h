@@ -13,6 +13,7 @@
 #include "service/rpc/call_authoriser.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
+#include "service/rpc/tasks/waiting_calls.h"
 #include "service/rpc/ticker.h"
 #include "service/tasks/tasks.h"
 #include "sparseagg/v1/tasks.grpc.pb.h"
@@ -84,6 +85,7 @@ class TaskService : public TaskServiceBase {
   std::atomic<bool> draining_ = false;
   CallCounter calls_;
   DrainList drain_list_;
+  WaitingCalls waiting_;
   Background commits_;
   Ticker ticks_;  // last: uses the others
 };

@@ -45,6 +45,16 @@ class TasksTest(ProgramTest):
         self.assertEqual(self.run_cli("task", "cancel", "g").stdout, "cancelled 2 tasks\n")
         self.assertEqual(self.run_json("task", "wait", "g")["cancelled"], 4)
 
+    def test_a_list_goes_on_after_a_page_without_tasks(self) -> None:
+        self.run_cli("round", "create", "--id", "large", "--tensor", "t:f32:10")
+        self.run_cli(
+            *("task", "create", "--pool", "p", "--round", "large", "--id", "many"),
+            *("--count", "70000"),
+        )
+        self.run_cli("task", "cancel", "many/70000")
+        (last,) = self.run_json("task", "list", "--group", "many", "--state", "CANCELLED")["tasks"]
+        self.assertEqual(last["name"], "taskgroups/many/tasks/70000")
+
     def test_errors_name_what_is_wrong(self) -> None:
         self.assertIn("rounds/none", self.error("task", "create", "--pool", "p", "--round", "none",
                                                 "--count", "1", code=4))  # fmt: skip

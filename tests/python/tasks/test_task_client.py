@@ -186,6 +186,32 @@ def test_list_finds_tasks_over_pages(client):
     assert {task.payload for task in client.tasks.list("h")} == {b""}
 
 
+def test_pages_without_tasks_do_not_end_a_list(own_server):
+    target = own_server().target
+    with Client(target) as client:
+        new_group(client, count=70_000)
+        client.tasks.cancel("g/70000")
+        (last,) = client.tasks.list(state="CANCELLED")
+    assert last.name == "taskgroups/g/tasks/70000"
+
+    async def list_async():
+        async with aio.Client(target) as other:
+            return [task.name async for task in other.tasks.list(state="CANCELLED")]
+
+    assert asyncio.run(list_async()) == [last.name]
+
+
+def test_a_late_repetition_of_a_call_has_no_second_effect(client):
+    new_group(client, count=3)
+    first = client.tasks.acquire("w", "pool", request_id="once")
+    client.tasks.fail(first.tasks[0].lease, "no memory")
+    assert client.tasks.acquire("w", "pool", request_id="once").tasks == ()
+    other = client.tasks.acquire("v", "pool", tasks_max=3)
+    assert len(other.tasks) == 3, "the task is leased again"
+    with pytest.raises(TaskFencedError):
+        client.tasks.fail(first.tasks[0].lease, "no memory")
+
+
 def test_a_round_that_ends_ends_its_tasks(client):
     group = new_group(client)
     (task,) = acquire(client)

@@ -30,7 +30,10 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
   engine_ = MakeEngine(std::move(options), *backend_, *store_);
   const auto find_round = [this](const std::string& name) -> absl::StatusOr<RoundOfTasks> {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine_->GetRound(name));
-    return RoundOfTasks{round.state, round.spec.durability, round.spec.policy.goal_contributors};
+    return RoundOfTasks{.state = round.state,
+                        .created = round.create_time.time_since_epoch().count(),
+                        .durability = round.spec.durability,
+                        .goal_contributors = round.spec.policy.goal_contributors};
   };
   EXPECT_TRUE(tasks_->Recover(find_round).ok());
   v1::ServerInfo info;

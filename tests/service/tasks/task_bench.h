@@ -29,30 +29,31 @@ class TaskBench {
   absl::Status Start() {
     tasks_.reset();
     store_.reset();
-    TaskRowStore* rows = nullptr;
+    rows_ = nullptr;
     if (folder_.empty()) {
       store_ = MakeMemoryStore();
     } else {
-      SPARSEAGG_ASSIGN_OR_RETURN(
-          auto durable,
-          OpenDurableStore({.directory = folder_, .free_bytes_min = 0, .failpoints = hook_}));
-      rows = durable.get();
+      SPARSEAGG_ASSIGN_OR_RETURN(auto durable, OpenDurableStore({.directory = folder_,
+                                                                 .free_bytes_min = free_bytes_min,
+                                                                 .failpoints = hook_}));
+      rows_ = durable.get();
       store_ = std::move(durable);
     }
     TaskOptions options{.limits = limits};
     options.now = [this] { return wall_; };
     options.steady_now = [this] { return steady_; };
     options.random = [this] { return ++random_; };
-    tasks_ = std::make_unique<Tasks>(std::move(options), *store_, rows);
-    auto damaged =
+    tasks_ = std::make_unique<Tasks>(std::move(options), *store_, rows_);
+    steady_ += recovery_time;
+    auto recovered =
         tasks_->Recover([this](const std::string& round) -> absl::StatusOr<RoundOfTasks> {
           if (rounds_of_store) return FindInStore(round);
           const auto found = rounds.find(round);
           if (found != rounds.end()) return found->second;
           return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", round);
         });
-    if (damaged.ok()) damaged_groups = *std::move(damaged);
-    return damaged.status();
+    if (recovered.ok()) recovery = *std::move(recovered);
+    return recovered.status();
   }
   // The process ends without a word.
   void Kill() {
@@ -64,6 +65,7 @@ class TaskBench {
 
   Tasks& tasks() { return *tasks_; }
   UpdateStore& store() { return *store_; }
+  TaskRowStore& rows() { return *rows_; }  // REQUIRES: a folder
 
   // Time in which the server runs.
   void Pass(std::chrono::milliseconds time) {
@@ -75,7 +77,8 @@ class TaskBench {
 
   void OpenRound(const std::string& round, Durability durability = Durability::kMemory,
                  uint64_t goal = 0) {
-    rounds[round] = {RoundState::kOpen, durability, goal};
+    rounds[round] = {
+        .created = created_of_rounds, .durability = durability, .goal_contributors = goal};
     store_->OpenRound({.name = round, .durability = durability}).IgnoreError();
   }
   void EndRound(const std::string& round, RoundState state) {
@@ -85,7 +88,13 @@ class TaskBench {
     } else {
       rounds[round].state = state;
     }
+    Tell(round, state, created_of_rounds);
+  }
+  // What the engine tells of a round.
+  void Tell(const std::string& round, RoundState state, int64_t created) {
     RoundSnapshot snapshot;
+    snapshot.create_time =
+        std::chrono::system_clock::time_point(std::chrono::system_clock::duration(created));
     snapshot.tenant = TenantOf(round);
     snapshot.name = PublicName(round);
     snapshot.state = state;
@@ -140,8 +149,11 @@ class TaskBench {
   TaskLimits limits;
   std::string tenant{kDefaultTenant};
   std::map<std::string, RoundOfTasks> rounds;  // by qualified name
+  int64_t created_of_rounds = 0;  // RoundOfTasks::created of those that are opened and ended
+  uint64_t free_bytes_min = 0;    // of the disk, from the next start on
+  std::chrono::milliseconds recovery_time{0};  // that the engine takes at the next start
   bool rounds_of_store = false;  // the state of a round is what the store has, not `rounds`
-  std::vector<std::string> damaged_groups;  // of the last start
+  TaskRecovery recovery;         // of the last start
 
  private:
   absl::StatusOr<RoundOfTasks> FindInStore(const std::string& name) const {
@@ -156,10 +168,13 @@ class TaskBench {
 
   std::string folder_;
   const FailpointHook hook_;
-  std::chrono::system_clock::time_point wall_{std::chrono::hours(24 * 365 * 50)};
+  // With a part below a millisecond, as clocks have it.
+  std::chrono::system_clock::time_point wall_{std::chrono::hours(24 * 365 * 50) +
+                                              std::chrono::microseconds(123'456)};
   std::chrono::steady_clock::time_point steady_{std::chrono::hours(1)};
   uint64_t random_ = 0;
   std::unique_ptr<UpdateStore> store_;
+  TaskRowStore* rows_ = nullptr;  // of the store
   std::unique_ptr<Tasks> tasks_;
 };
 

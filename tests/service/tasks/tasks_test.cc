@@ -3,11 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-#include <set>
-
 #include "absl/strings/str_cat.h"
-#include "service/store/database.h"
 #include "tests/service/tasks/task_bench.h"
 #include "tests/support/temporary_folder.h"
 
@@ -241,37 +237,6 @@ TEST_F(TasksTest, CancelEndsTasksAndGroupsOnce) {
   EXPECT_THAT(NamesOf(bench_.Acquire("w", 10)->tasks), ElementsAre("taskgroups/h/tasks/2"));
 }
 
-TEST_F(TasksTest, ARepeatedAcquisitionReturnsTheSameLeases) {
-  ASSERT_TRUE(bench_.Create("g", 5).ok());
-  const auto first = bench_.Acquire("w", 2, "request-1");
-  const auto again = bench_.Acquire("w", 2, "request-1");
-  EXPECT_EQ(NamesOf(again->tasks), NamesOf(first->tasks));
-  EXPECT_EQ(again->tasks[0].lease->token, first->tasks[0].lease->token);
-  EXPECT_NE(NamesOf(bench_.Acquire("w", 2, "request-2")->tasks), NamesOf(first->tasks));
-  EXPECT_NE(NamesOf(bench_.Acquire("v", 1, "request-1")->tasks), NamesOf(first->tasks));
-  bench_.Pass(kLease);
-  const auto later = bench_.Acquire("w", 2, "request-1");
-  EXPECT_NE(later->tasks[0].lease->token, first->tasks[0].lease->token);
-}
-
-TEST_F(TasksTest, ACreationIsRepeatedWithItsRequestIdAlsoWhenTheRoundHasClosed) {
-  TaskGroupSpec spec;
-  spec.pool = "pool";
-  spec.round = "rounds/r";
-  spec.count = 2;
-  CreateTasksArgs args{.request_id = "once", .groups = {spec, spec}};
-  const auto created = bench_.tasks().Create(args);
-  ASSERT_TRUE(created.ok());
-  bench_.EndRound("rounds/r", RoundState::kSealed);
-  const auto again = bench_.tasks().Create(args);
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ((*again)[1].name, (*created)[1].name);
-  args.groups[0].count = 3;
-  EXPECT_EQ(ErrorReason(bench_.tasks().Create(args).status()), "REQUEST_ID_CONFLICT");
-  args.request_id = "other";
-  EXPECT_EQ(ErrorReason(bench_.tasks().Create(args).status()), "ROUND_NOT_OPEN");
-}
-
 TEST_F(TasksTest, ACreationIsAllOrNothing) {
   TaskGroupSpec good;
   good.group_id = "good";
@@ -293,29 +258,6 @@ TEST_F(TasksTest, ACreationIsAllOrNothing) {
   EXPECT_THAT(no_goal.message(), HasSubstr("goal_contributors"));
   EXPECT_TRUE(bench_.Create("good", 1).ok());
   EXPECT_EQ(ErrorReason(bench_.Create("good", 1)), "TASK_GROUP_EXISTS");
-}
-
-TEST_F(TasksTest, LimitsAreCheckedBeforeAnythingIsCreated) {
-  bench_.limits.tasks_max = 10;
-  bench_.limits.tenant_tasks_max = 6;
-  bench_.limits.task_bytes_max = 8;
-  ASSERT_TRUE(bench_.Start().ok());
-  bench_.OpenRound("rounds/r");
-  bench_.OpenRound("tenants/acme/rounds/r");
-  ASSERT_TRUE(bench_.Create("g", 6).ok());
-  const absl::Status full = bench_.Create("h", 1);
-  EXPECT_EQ(ErrorReason(full), "TENANT_TASKS_FULL");
-  EXPECT_GT(RetryAfterMs(full), 0u);
-  EXPECT_THAT(full.message(), HasSubstr("tenant-tasks-max = 6"));
-  bench_.tenant = "acme";
-  EXPECT_EQ(ErrorReason(bench_.Create("g", 5)), "TASKS_FULL");
-  TaskGroupSpec spec;
-  spec.payload = "123456789";
-  const absl::Status bytes = bench_.Create("g", 1, "rounds/r", spec);
-  EXPECT_EQ(ErrorReason(bytes), "TASK_BYTES_FULL");
-  EXPECT_THAT(bytes.message(), HasSubstr("task-bytes-max = 8"));
-  spec.payload = "12345678";
-  EXPECT_TRUE(bench_.Create("g", 1, "rounds/r", spec).ok());
 }
 
 TEST_F(TasksTest, BadArgumentsAreNamed) {
@@ -382,29 +324,6 @@ TEST_F(TasksTest, TenantsDoNotSeeEachOther) {
   EXPECT_THAT(bench_.tasks().List("default", {}, {})->tasks, SizeIs(1));
 }
 
-TEST_F(TasksTest, PagesHoldEveryTaskOnce) {
-  ASSERT_TRUE(bench_.Create("g", 7).ok());
-  ASSERT_TRUE(bench_.Create("f", 4).ok());
-  bench_.Take("w");
-  std::vector<std::string> names;
-  ListTasksArgs args{.page_size = 3};
-  do {
-    const auto page = bench_.tasks().List("default", {}, args);
-    ASSERT_TRUE(page.ok()) << page.status();
-    for (const TaskSnapshot& task : page->tasks) {
-      names.push_back(task.name);
-      EXPECT_EQ(task.payload, nullptr);
-    }
-    args.page_token = page->next_page_token;
-  } while (!args.page_token.empty());
-  EXPECT_THAT(names, SizeIs(11));
-  EXPECT_EQ(names[4], "taskgroups/g/tasks/1");
-  const auto leased = bench_.tasks().List("default", {}, {.state = TaskState::kLeased});
-  EXPECT_THAT(NamesOf(leased->tasks), ElementsAre("taskgroups/g/tasks/1"));
-  const auto group = bench_.tasks().List("default", {}, {.group = "taskgroups/f"});
-  EXPECT_THAT(group->tasks, SizeIs(4));
-}
-
 TEST_F(TasksTest, AWatcherLearnsOfEveryTaskThatEndsAndOfTheGroupsEnd) {
   ASSERT_TRUE(bench_.Create("g", 2).ok());
   std::vector<uint64_t> revisions;
@@ -423,48 +342,6 @@ TEST_F(TasksTest, AWatcherLearnsOfEveryTaskThatEndsAndOfTheGroupsEnd) {
   bench_.EndRound("rounds/r", RoundState::kRetired);
   bench_.tasks().Tick();
   EXPECT_FALSE(forgotten) << "the handle was released";
-}
-
-// The poll of each worker is at a time drawn from its window, and nobody is told how many they are.
-TEST(PollPacerTest, AHundredThousandWorkersPollAtTheWantedRate) {
-  constexpr uint64_t kRate = 1000;
-  constexpr int kWorkers = 100'000;
-  PollPacer pacer(kRate);
-  std::mt19937_64 random(1);
-  const std::chrono::steady_clock::time_point start{std::chrono::hours(1)};
-  std::multiset<std::chrono::steady_clock::time_point> polls;
-  for (int i = 0; i < kWorkers; ++i) polls.insert(start);  // all at once
-  std::map<int64_t, uint64_t> by_second;
-  const auto end = start + std::chrono::minutes(10);
-  while (*polls.begin() < end) {
-    const auto now = *polls.begin();
-    polls.erase(polls.begin());
-    ++by_second[std::chrono::floor<seconds>(now - start).count()];
-    const RetryWindow window = pacer.Next(now);
-    ASSERT_LE(window.min, window.max);
-    std::uniform_int_distribution<int64_t> wait(window.min.count(), window.max.count());
-    polls.insert(now + milliseconds(wait(random)));
-  }
-  uint64_t most = 0;
-  uint64_t all = 0;
-  for (const auto& [second, count] : by_second) {
-    if (second < 200) continue;  // until the crowd of the start has come back twice
-    most = std::max(most, count);
-    all += count;
-  }
-  const uint64_t mean = all / 400;
-  EXPECT_LE(most, 2 * kRate);
-  EXPECT_LE(mean, kRate);
-  EXPECT_GE(mean, kRate * 8 / 10);
-}
-
-TEST(PollPacerTest, FewWorkersWaitForTheLeastDelay) {
-  PollPacer pacer(1000);
-  std::chrono::steady_clock::time_point now{std::chrono::hours(1)};
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(pacer.Next(now).min, PollPacer::kDelayMin);
-    now += milliseconds(10);
-  }
 }
 
 // --- On a disk ---
@@ -575,25 +452,6 @@ TEST_F(DurableTasksTest, WhatCannotBeStoredHasNotHappened) {
   EXPECT_EQ(ErrorReason(bench_.Renew(task)), "TASK_FENCED");
   EXPECT_EQ(bench_.Group("taskgroups/g").available, 2u);
   EXPECT_THAT(bench_.Acquire("w", 5)->tasks, SizeIs(2));
-}
-
-TEST_F(DurableTasksTest, ADamagedRowEndsItsTaskOrItsGroupOnly) {
-  ASSERT_TRUE(bench_.Create("g", 2).ok());
-  ASSERT_TRUE(bench_.Create("h", 2).ok());
-  bench_.Take("w");
-  bench_.Kill();
-  {
-    auto database = Database::Open(folder_.path() + "/store.db");
-    ASSERT_TRUE(database.ok());
-    ASSERT_TRUE((*database)->Run("UPDATE tasks SET value = x'00' WHERE key LIKE 'task:%'").ok());
-    ASSERT_TRUE((*database)->Run("UPDATE tasks SET value = x'00' WHERE key LIKE '%/h'").ok());
-  }
-  ASSERT_TRUE(bench_.Start().ok());
-  EXPECT_THAT(bench_.damaged_groups, ElementsAre("taskgroups/h"));
-  EXPECT_EQ(bench_.Get("taskgroups/g/tasks/1").end, TaskEnd::kStoreCorrupt);
-  EXPECT_EQ(bench_.Get("taskgroups/g/tasks/2").state, TaskState::kAvailable);
-  ASSERT_TRUE(bench_.Start().ok());
-  EXPECT_THAT(bench_.damaged_groups, SizeIs(0)) << "its rows were deleted";
 }
 
 }  // namespace
