@@ -9,6 +9,7 @@
 #include <set>
 
 #include "proto/limits.h"
+#include "service/engine/names.h"
 #include "service/tasks/stored_tasks.h"
 #include "service/tasks/tasks.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -59,17 +60,32 @@ void TakeRows(FuzzInput& input, RowsInMemory& store) {
   }
 }
 
-// The groups that recovery has to name, in the order of their rows.
+bool IsSound(std::string_view name, const std::optional<std::string>& row) {
+  if (!row.has_value()) return false;
+  const auto group = ReadTaskGroup(name, *row);
+  return group.ok() && TenantOf(group->round) == TenantOf(name);
+}
+
+// The groups that recovery has to name: those that cannot be read, and those of rows that are left.
 std::vector<std::string> DamagedGroups(const RowsInMemory& store) {
-  std::vector<std::string> damaged;
+  std::set<std::string> damaged;
+  std::set<std::string> sound;
   for (const auto& [key, value] : store.rows) {
     const TaskRowName name = ParseTaskRowKey(key);
-    if (name.kind != TaskRowName::Kind::kGroup) continue;
-    if (!value.has_value() || !ReadTaskGroup(name.group, *value).ok()) {
-      damaged.push_back(name.group);
+    if (name.group.empty() && name.kind != TaskRowName::Kind::kGroup) continue;
+    if (name.kind == TaskRowName::Kind::kGroup && IsSound(name.group, value)) {
+      sound.insert(name.group);
+    } else if (name.kind == TaskRowName::Kind::kGroup) {
+      damaged.insert(name.group);
     }
   }
-  return damaged;
+  for (const auto& [key, value] : store.rows) {
+    const TaskRowName name = ParseTaskRowKey(key);
+    const bool is_of_group =
+        name.kind == TaskRowName::Kind::kTask || name.kind == TaskRowName::Kind::kEnd;
+    if (is_of_group && !sound.contains(name.group)) damaged.insert(name.group);
+  }
+  return {damaged.begin(), damaged.end()};
 }
 
 class Server {
@@ -90,7 +106,7 @@ class Server {
                           .durability = Durability::kDurable};
     });
     Require(damaged.ok(), "rows keep the server from starting");
-    return *damaged;
+    return damaged->damaged_groups;
   }
 
   // A worker and an owner use what was restored.

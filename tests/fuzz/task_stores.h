@@ -3,12 +3,14 @@
 #ifndef SPARSEAGG_TESTS_FUZZ_TASK_STORES_H_
 #define SPARSEAGG_TESTS_FUZZ_TASK_STORES_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -72,7 +74,9 @@ class RowsInMemory : public TaskRowStore {
   absl::Status PutTaskRows(std::span<const TaskRow> changes, bool) override {
     if (is_full) return MakeError(absl::StatusCode::kResourceExhausted, "STORE_FULL", "simulated");
     for (const TaskRow& row : changes) {
-      if (row.value.has_value()) {
+      if (row.is_prefix) {
+        std::erase_if(rows, [&](const auto& kept) { return kept.first.starts_with(row.key); });
+      } else if (row.value.has_value()) {
         rows[row.key] = row.value;
       } else {
         rows.erase(row.key);
@@ -80,10 +84,9 @@ class RowsInMemory : public TaskRowStore {
     }
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<TaskRow>> TaskRows() const override {
-    std::vector<TaskRow> all;
-    for (const auto& [key, value] : rows) all.push_back({key, value});
-    return all;
+  absl::Status ReadTaskRows(const std::function<void(TaskRow)>& on_row) const override {
+    for (const auto& [key, value] : rows) on_row({key, value});
+    return absl::OkStatus();
   }
 };
 

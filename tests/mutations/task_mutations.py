@@ -32,8 +32,8 @@ TASK_MUTATIONS = (
         (
             (
                 TRANSITIONS,
-                "lease_ends_.begin()->first <= now.lease_ms",
-                "lease_ends_.begin()->first < now.lease_ms",
+                "if (lease_ends_.empty() || lease_ends_.begin()->first > now.lease_ms) break;",
+                "if (lease_ends_.empty() || lease_ends_.begin()->first >= now.lease_ms) break;",
             ),
         ),
         TASKS,
@@ -48,8 +48,8 @@ TASK_MUTATIONS = (
         (
             (
                 TRANSITIONS,
-                "if (!CompleteIfCounted(id, now)) return number;",
-                "if (now.lease_ms < 0 || !IsFinal(id.record().state)) return number;",
+                "if (!CompleteIfCounted({&group, number}, now)) return number;",
+                "if (now.lease_ms > -1) return number;",
             ),
         ),
         TASKS,
@@ -64,8 +64,8 @@ TASK_MUTATIONS = (
         (
             (
                 SERVICE,
-                "table_.StartTokensAt((era << 32) + 1);",
-                "table_.StartTokensAt(0 * era + 1);",
+                "table_.StartTokensAt(first + 1);",
+                "table_.StartTokensAt(0 * first + 1);",
             ),
         ),
         TASKS,
@@ -79,9 +79,9 @@ TASK_MUTATIONS = (
         "a damaged task group is not named",
         (
             (
-                SERVICE,
-                "damaged.push_back(name.group);",
-                "if (damaged.size() > 9) damaged.push_back(name.group);",
+                "service/tasks/recover_tasks.cc",
+                "recovery.damaged_groups.assign(found.damaged_groups.begin(), found.damaged_groups.end());",
+                "",
             ),
         ),
         TASK_ROWS,
@@ -93,17 +93,23 @@ TASK_MUTATIONS = (
     ),
     Mutation(
         "a lease that was handed back counts as an attempt",
-        ((TRANSITIONS, "if (args.handed_back) --task.attempts;", ""),),
+        ((TRANSITIONS, "if (args.handed_back && task.attempts > 0) --task.attempts;", ""),),
         TASKS,
     ),
     Mutation(
         "the end of a round leaves its tasks",
-        ((SERVICE, "table_.CancelAll(*group, TaskEnd::kRoundClosed, now);", "(void)now;"),),
+        ((SERVICE, "table_.CancelAll(*group, TaskEnd::kRoundClosed, pending.now);", ""),),
         TASKS,
     ),
     Mutation(
         "the request id of an acquisition is ignored",
-        ((TRANSITIONS, "if (!taken.empty()) return taken;", "taken.clear();"),),
+        (
+            (
+                TRANSITIONS,
+                "if (!acquired.tasks.empty()) return acquired;",
+                "acquired.tasks.clear();",
+            ),
+        ),
         TASKS,
     ),
     Mutation(
@@ -111,8 +117,8 @@ TASK_MUTATIONS = (
         (
             (
                 CREATE,
-                "if (groups.front()->info().request_digest == digest) return groups;",
-                "return groups;",
+                "SPARSEAGG_RETURN_IF_ERROR(CheckRequest(args, digest, groups));",
+                "if (groups.empty()) SPARSEAGG_RETURN_IF_ERROR(CheckRequest(args, digest, groups));",
             ),
         ),
         TASKS,
