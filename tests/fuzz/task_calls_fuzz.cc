@@ -86,7 +86,7 @@ class World {
     rows_.is_full = false;
     tasks_.reset();
     updates_.Restart();
-    TaskOptions options{.limits = {.tasks_max = 12, .task_bytes_max = 100}};
+    TaskOptions options{.limits = {.tasks_max = 12, .task_bytes_max = 10'000}};
     options.now = [this] { return wall_; };
     options.steady_now = [this] { return steady_; };
     options.random = [this] { return ++random_; };
@@ -132,7 +132,7 @@ class World {
     spec.group_id = input.Below(8) == 0 ? "" : TakeGroup(input);
     spec.pool = input.Below(4) == 0 ? "q" : "p";
     spec.round = TakeRound(input);
-    spec.payload = std::string(input.Below(64), 'x');
+    spec.payload = std::string(50 * input.Below(64), 'x');
     spec.lease = seconds(input.Below(4) * 10);
     spec.attempts_max = static_cast<uint32_t>(input.Below(4));
     if (input.Below(4) == 0) spec.required_capabilities = {"gpu"};
