@@ -157,7 +157,8 @@ class Owner:
         counted = result.manifest.contributors
         if counted != len(tasks):
             raise TaskError(f"{round.name} has counted {counted} updates of {len(tasks)} tasks")
-        kinds = Counter(task.worker.partition("-")[0] for task in tasks)
+        names = (task.worker.rpartition("/")[2] for task in tasks)  # without the principal
+        kinds = Counter(name.partition("-")[0] for name in names)
         return Done(result, len(tasks), finished.leases, kinds)
 
 

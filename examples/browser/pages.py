@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from credentials import Credential
+
 PAGE = Path(__file__).resolve().parent / "page"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _TEXT = re.compile(r"/texts/([A-Za-z0-9-]+\.txt)")
@@ -30,9 +32,15 @@ class PageServer:
         self.origin = f"http://localhost:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def address(self, server: str, pool: str) -> str:
-        """Returns the address of the page, for a worker of a pool of the server whose HTTP edge is at `server`."""
-        return f"{self.origin}/?server={server}&pool={pool}"
+    def address(self, server: str, pool: str, credential: Credential | None = None) -> str:
+        """Returns the address of the page, for a worker of a pool of the server whose HTTP edge is at `server`.
+
+        credential: what the server demands of a tab. The token is in the fragment, which browsers send to nobody.
+        """
+        address = f"{self.origin}/?server={server}&pool={pool}"
+        if credential is None:
+            return address
+        return f"{address}&principal={credential.principal}#token={credential.token}"
 
     def close(self) -> None:
         """Takes no more requests."""

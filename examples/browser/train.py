@@ -21,6 +21,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "word_embeddings"))
 
 import model
 import numpy as np
+from credentials import Credentials
 from documents import WORDS_MAX, Document, TooFewDocumentsError, read_documents
 from held_out import HeldOut, split
 from local_server import server_at
@@ -49,6 +50,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=3, help="over a document in one round")
     parser.add_argument(
         "--data", type=Path, help="folder of text files (the copyright files of this machine)"
+    )
+    parser.add_argument(
+        "--tokens", action="store_true", help="a server that demands a token of everybody"
     )
     parser.add_argument("--lease", type=float, default=10, help="seconds (%(default)s)")
     parser.add_argument("--page-port", type=int, default=8000, help="0: any (%(default)s)")
@@ -98,19 +102,30 @@ def train(arguments: argparse.Namespace) -> int:
         pages = PageServer(arguments.page_port, folder)
         stack.callback(pages.close)
         http_port_file = folder / "http_port"
-        flags = (
+        flags = [
             f"--http-listen=127.0.0.1:{arguments.http_port}",
             f"--http-port-file={http_port_file}",
             f"--http-origins={pages.origin}",
-        )
+        ]
+        credentials = Credentials.new() if arguments.tokens else None
+        if credentials:
+            credentials.write(folder / "credentials.json")
+            flags.append(f"--credentials={folder / 'credentials.json'}")
         server = stack.enter_context(server_at(None, *flags))
         http = f"http://127.0.0.1:{http_port_file.read_text().strip()}"
-        print(f"Open this page in one tab or several: {pages.address(http, settings.pool)}\n")
+        address = pages.address(http, settings.pool, credentials and credentials.tabs)
+        print(f"Open this page in one tab or several: {address}\n")
         workers = Workers(
-            arguments.workers, arguments.kill_every, server.target, settings.pool, folder
+            arguments.workers,
+            arguments.kill_every,
+            server.target,
+            settings.pool,
+            folder,
+            credentials and credentials.python,
         )
         stack.callback(workers.close)
-        client = stack.enter_context(Client(server.target))
+        token = credentials.owner.token if credentials else None
+        client = stack.enter_context(Client(server.target, token=token))
         owner = Owner(client, names, settings, random, workers.tasks_completed)
         return run(owner, settings, held_out, workers, arguments.json, random)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+
+from credentials import Credential
 
 _PROGRAM = Path(__file__).resolve().parent / "worker.py"
 
@@ -13,14 +16,27 @@ _PROGRAM = Path(__file__).resolve().parent / "worker.py"
 class Workers:
     """A number of worker processes, until `close`.
 
+    credential: what the server demands of them; None: nothing.
     kill_every: after this number of completed tasks one of them is killed, as a power cut would, and another takes its
         place; None: none is.
     """
 
     def __init__(
-        self, number: int, kill_every: int | None, server: str, pool: str, texts: Path
+        self,
+        number: int,
+        kill_every: int | None,
+        server: str,
+        pool: str,
+        texts: Path,
+        credential: Credential | None = None,
     ) -> None:
         self._command = [sys.executable, str(_PROGRAM), server, pool, str(texts)]
+        self._name = f"{credential.principal}/python" if credential else "python"
+        # Arguments are there for everybody on the machine to read; the environment is not.
+        self._environment = {
+            **os.environ,
+            **({"SPARSEAGG_TOKEN": credential.token} if credential else {}),
+        }
         self._kill_every = kill_every
         self._processes: list[subprocess.Popen] = []
         self._names = 0
@@ -46,8 +62,10 @@ class Workers:
 
     def _add(self) -> None:
         self._names += 1
-        command = [*self._command, f"python-{self._names}"]
-        self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+        command = [*self._command, f"{self._name}-{self._names}"]
+        self._processes.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, env=self._environment)
+        )
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -19,7 +19,7 @@ import zlib
 import http2
 import uploads
 from _proto import aggregation_pb2 as api
-from server import Server, wait_until
+from server import Server, effort, wait_until
 from swarm import Swarm
 
 MIB = 1 << 20
@@ -27,10 +27,6 @@ ROWS = 10_000
 # The slowest rate that upload-rate-min allows, and some more.
 SLOW_BYTES_PER_S = 1_100
 SLOW_PERIOD_S = 2.0
-
-
-def effort(variable: str, usual: int) -> int:
-    return int(os.environ.get(variable, usual))
 
 
 class HostileTest(unittest.TestCase):

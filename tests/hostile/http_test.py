@@ -1,4 +1,9 @@
-"""Clients of the HTTP edge that mean harm, or only break: each gets a clear answer, and nothing of them remains."""
+"""Clients of the HTTP edge that mean harm, or only break: each gets a clear answer, and nothing of them remains.
+
+Sizes for a usual test run; ./dev reliability sets them to what docs/security.md reports:
+  SPARSEAGG_HTTP_CONNECTIONS (9000), SPARSEAGG_HTTP_SLOW (200), SPARSEAGG_HTTP_PIPELINED (500),
+  SPARSEAGG_HTTP_MALFORMED (1, of each kind), SPARSEAGG_HTTP_RESETS (80)
+"""
 
 import json
 import os
@@ -10,10 +15,14 @@ import tempfile
 import threading
 import unittest
 
-from server import Server, wait_until
+from server import Server, effort, wait_until
 
 MIB = 1 << 20
-CONNECTIONS = int(os.environ.get("SPARSEAGG_HTTP_CONNECTIONS", 9_000))
+CONNECTIONS = effort("SPARSEAGG_HTTP_CONNECTIONS", 9_000)
+SLOW = effort("SPARSEAGG_HTTP_SLOW", 200)
+PIPELINED = effort("SPARSEAGG_HTTP_PIPELINED", 500)
+MALFORMED = effort("SPARSEAGG_HTTP_MALFORMED", 1)
+RESETS = effort("SPARSEAGG_HTTP_RESETS", 80)
 PATH = "/sparseagg.v1.AggregationService/"
 TIMEOUT_S = 120
 
@@ -82,6 +91,13 @@ def reason_of(body: bytes) -> str:
 
 
 class HttpTest(unittest.TestCase):
+    def setUp(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        # The server takes half of its file descriptors for connections.
+        self.most = hard // 2 - 100
+
     def start(self, *arguments: str) -> Server:
         folder = tempfile.TemporaryDirectory(prefix="sparseagg_http_")
         self.addCleanup(folder.cleanup)
@@ -111,6 +127,7 @@ class HttpTest(unittest.TestCase):
         self.assertEqual((got, reason_of(body)), (status, reason), body)
         self.assertEqual(headers["connection"], "close")
         self.assertTrue(connection.is_closed())
+        connection.close()
 
 
 class MalformedTest(HttpTest):
@@ -118,7 +135,7 @@ class MalformedTest(HttpTest):
         server = self.start()
         twice = request("ListRounds", b"{}", "Content-Length: 3")
         both = request("ListRounds", b"2\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding: chunked")
-        for sent in [
+        for sent in MALFORMED * [
             twice,
             both,
             request("ListRounds").replace(b"Length: 2", b"Length: -2"),
@@ -129,7 +146,7 @@ class MalformedTest(HttpTest):
         chunked = request("ListRounds", b"").replace(
             b"Content-Length: 0", b"Transfer-Encoding: chunked"
         )
-        for body in [
+        for body in MALFORMED * [
             b"x\r\n{}\r\n0\r\n\r\n",
             b"2\r\n{}\r\nxx\r\n",
             b"1;" + b"x" * (20 << 10),
@@ -150,7 +167,7 @@ class MalformedTest(HttpTest):
 
     def test_what_is_not_http(self) -> None:
         server = self.start()
-        for sent in [
+        for sent in MALFORMED * [
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"GET / HTTP/9.9\r\n\r\n",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
@@ -166,10 +183,13 @@ class MalformedTest(HttpTest):
         server = self.start()
         before = server.memory_bytes("VmHWM")
         head = b"POST / HTTP/1.1\r\n" + b"Name: " + b"x" * (15 << 10) + b"\r\n"
-        self.check_refused(head + b"Other: " + b"y" * (2 << 10), 431, "HEADERS_TOO_LARGE")
         many = b"".join(b"N%d: v\r\n" % i for i in range(3_000))
-        self.check_refused(b"POST / HTTP/1.1\r\n" + many, 431, "HEADERS_TOO_LARGE")
-        self.check_refused(request("SubmitUpdate", b"", length=1 << 40), 413, "MESSAGE_TOO_LARGE")
+        for _ in range(MALFORMED):
+            self.check_refused(head + b"Other: " + b"y" * (2 << 10), 431, "HEADERS_TOO_LARGE")
+            self.check_refused(b"POST / HTTP/1.1\r\n" + many, 431, "HEADERS_TOO_LARGE")
+            self.check_refused(
+                request("SubmitUpdate", b"", length=1 << 40), 413, "MESSAGE_TOO_LARGE"
+            )
         chunked = request("SubmitUpdate", b"").replace(
             b"Content-Length: 0", b"Transfer-Encoding: chunked"
         )
@@ -177,8 +197,10 @@ class MalformedTest(HttpTest):
         connection.send_some(chunked + (b"100000\r\n" + b" " * MIB + b"\r\n") * 30)
         self.assertEqual(reason_of(connection.answer()[2]), "MESSAGE_TOO_LARGE")
         self.check_serves(server)
+        grown = server.memory_bytes("VmHWM") - before
+        print(f"{3 * MALFORMED + 1} heads and bodies: memory grew {grown / MIB:.1f} MiB")
         if not os.environ.get("SPARSEAGG_SANITIZE"):
-            self.assertLess(server.memory_bytes("VmHWM") - before, 200 * MIB)
+            self.assertLess(grown, 200 * MIB)
 
     def test_json_that_would_take_much_more_memory_than_its_text(self) -> None:
         server = self.start()
@@ -202,10 +224,19 @@ class MalformedTest(HttpTest):
     def test_pipelined_requests_are_answered_in_order(self) -> None:
         server = self.start()
         connection = self.connect()
-        ids = [f"id-{i}" for i in range(500)]
-        connection.send(b"".join(request("ListRounds", b"{}", f"X-Request-Id: {i}") for i in ids))
+        before, cpu = server.memory_bytes("VmHWM"), server.cpu_seconds()
+        ids = [f"id-{i}" for i in range(PIPELINED)]
+        sent = b"".join(request("ListRounds", b"{}", f"X-Request-Id: {i}") for i in ids)
+        # A thread of its own: the server reads no more requests while its answers wait.
+        sender = threading.Thread(target=connection.send, args=(sent,))
+        sender.start()
         answers = [connection.answer() for _ in ids]
+        sender.join()
         self.assertEqual([headers["x-request-id"] for _, headers, _ in answers], ids)
+        grown, cpu = server.memory_bytes("VmHWM") - before, server.cpu_seconds() - cpu
+        print(f"{PIPELINED} at once: memory grew {grown / MIB:.1f} MiB, {cpu:.1f} s of CPU")
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(grown, 80 * MIB)
         # One that is refused before its body ends the connection, and the others are dropped.
         connection.send(request("Nothing", b"{}") + request("CreateRound", b"{}"))
         self.assertEqual(reason_of(connection.answer()[2]), "UNKNOWN_METHOD")
@@ -216,10 +247,12 @@ class MalformedTest(HttpTest):
 class SlowTest(HttpTest):
     def test_a_head_that_does_not_end_and_a_body_that_stands_still(self) -> None:
         server = self.start("--upload-rate-window-ms=2000")
-        heads = [self.connect() for _ in range(200)]
+        before, cpu = server.memory_bytes("VmHWM"), server.cpu_seconds()
+        number = min(SLOW, self.most // 2)
+        heads = [self.connect() for _ in range(number)]
         for connection in heads:
             connection.send(request("ListRounds")[:20])
-        bodies = [self.connect() for _ in range(200)]
+        bodies = [self.connect() for _ in range(number)]
         for connection in bodies:
             connection.send(request("ListRounds", b"{", length=1000))
         self.check_serves(server)
@@ -228,6 +261,10 @@ class SlowTest(HttpTest):
             self.assertEqual((status, reason_of(body)), (408, "REQUEST_TOO_SLOW"))
             self.assertTrue(connection.is_closed())
         self.check_serves(server)
+        grown, cpu = server.memory_bytes("VmHWM") - before, server.cpu_seconds() - cpu
+        print(f"{number} heads, as many bodies: {grown / MIB:.1f} MiB, {cpu:.1f} s of CPU")
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(grown, 20 * MIB + 2 * number * 32 * 1024)
 
     def test_an_answer_that_nobody_reads(self) -> None:
         server = self.start("--upload-rate-window-ms=1000", "--upload-rate-min=1099511627776")
@@ -260,12 +297,6 @@ class SlowTest(HttpTest):
 
 
 class ManyTest(HttpTest):
-    def setUp(self) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        self.most = min(CONNECTIONS, hard // 2 - 200)
-
     def threads_of(self, server: Server) -> int:
         return len(os.listdir(f"/proc/{server.pid}/task"))
 
@@ -273,14 +304,15 @@ class ManyTest(HttpTest):
         server = self.start()
         self.check_serves(server)
         before, threads = server.memory_bytes(), self.threads_of(server)
-        connections = [self.connect() for _ in range(self.most)]
+        number = min(CONNECTIONS, self.most)
+        connections = [self.connect() for _ in range(number)]
         for connection in connections[::10]:  # some have been used
             connection.send(request("ListRounds"))
         for connection in connections[::10]:
             self.assertEqual(connection.answer()[0], 200)
         self.check_serves(server)
-        each = (server.memory_bytes() - before) / self.most
-        print(f"{self.most} idle connections: {each / 1024:.1f} KiB each")
+        each = (server.memory_bytes() - before) / number
+        print(f"{number} idle connections: {each / 1024:.1f} KiB each")
         self.assertLessEqual(self.threads_of(server), threads + 16)
         if not os.environ.get("SPARSEAGG_SANITIZE"):
             self.assertLess(each, 32 << 10)
@@ -349,15 +381,20 @@ class ManyTest(HttpTest):
 
     def test_resets_at_every_moment(self) -> None:
         server = self.start()
+        before, cpu = server.memory_bytes("VmHWM"), server.cpu_seconds()
         sent = request("ListRounds") * 3
         linger = struct.pack("ii", 1, 0)  # close() then resets
-        for size in range(0, len(sent), 7):
+        for number in range(RESETS):
             connection = Connection(self.port)
-            connection.send(sent[:size])
+            connection.send(sent[: 7 * number % len(sent)])
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             connection.close()
         self.assertTrue(wait_until(lambda: server.descriptors() < 100))
         self.check_serves(server)
+        grown, cpu = server.memory_bytes("VmHWM") - before, server.cpu_seconds() - cpu
+        print(f"{RESETS} resets: memory grew {grown / MIB:.1f} MiB, {cpu:.1f} s of CPU")
+        if not os.environ.get("SPARSEAGG_SANITIZE"):
+            self.assertLess(grown, 30 * MIB)
 
 
 if __name__ == "__main__":

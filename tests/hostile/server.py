@@ -24,6 +24,11 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def effort(variable: str, usual: int) -> int:
+    """The size of a test: what the environment says, or that of a usual test run."""
+    return int(os.environ.get(variable, usual))
+
+
 class Server:
     def __init__(self, *arguments: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="sparseagg_hostile_")

@@ -6,6 +6,7 @@ that lets its bug live is worth nothing: `./dev mutations` puts every bug in and
 
 from border_mutations import BORDER_MUTATIONS
 from mutation import Checker, Mutation
+from task_mutations import TASK_MUTATIONS
 
 
 def fuzz(target: str) -> Checker:
@@ -25,9 +26,7 @@ UPLOAD = Checker("service_engine_upload_test")
 DATA_DIRECTORY = Checker("service_store_data_directory_test")
 NOT_EXACT = Checker("service_engine_not_exact_test")
 PARTIALS = Checker("service_engine_partial_partial_rounds_test")
-TAKEOVER = Checker("service_engine_upload_takeover_test")
 SUBMIT = Checker("service_engine_submit_test")
-CONFORMANCE = Checker("conformance_conformance_test")
 
 DURABLE = "service/store/durable_store.cc"
 READER = "service/store/store_reader.cc"
@@ -493,7 +492,7 @@ MUTATIONS = (
                 "  Close(why);",
             ),
         ),
-        TAKEOVER,
+        Checker("service_engine_upload_takeover_test"),
     ),
     # --- What comes from outside ---
     Mutation(
@@ -593,7 +592,8 @@ MUTATIONS = (
     Mutation(
         "a weight of negative zero counts as the rest of a row",
         (("cpu/cpu_backend.cc", "std::fabs(weight)", "weight"),),
-        CONFORMANCE,
+        Checker("conformance_conformance_test"),
     ),
     *BORDER_MUTATIONS,
+    *TASK_MUTATIONS,
 )

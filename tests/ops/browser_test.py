@@ -20,7 +20,7 @@ import numpy as np
 from chromium import CONTRAST, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
-from server import Server
+from server import Server, free_port
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "examples/word_embeddings"))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "examples/browser"))
@@ -28,6 +28,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "tests/python"))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "python"))
 import documents
 import model
+from credentials import Credential, Credentials
 from pages import PageServer
 from sparseagg import Client, NewTaskGroup, Task, TensorSpec
 from support.flaky_proxy import FlakyProxy
@@ -88,25 +89,32 @@ class Driver:
 class Owned:
     """A server that pages may call, the page's own server at another origin, and an empty folder of texts."""
 
-    def __init__(self, test: unittest.TestCase, origins: str = "") -> None:
+    def __init__(
+        self,
+        test: unittest.TestCase,
+        origins: str = "",
+        credentials: Credentials | None = None,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sparseagg_browser_"))
         self.pages = PageServer(0, self.folder)
-        port_file = self.folder / "http_port"
-        self.server = Server(
-            BINARY,
-            "--http-listen=127.0.0.1:0",
-            f"--http-port-file={port_file}",
+        self.http_port = free_port()  # one that stays over a restart
+        flags = [
+            f"--http-listen=127.0.0.1:{self.http_port}",
             f"--http-origins={origins or self.pages.origin}",
-        )
-        self.http_port = int(port_file.read_text())
-        self.client = Client(self.server.target)
+        ]
+        if credentials:
+            credentials.write(self.folder / "credentials.json")
+            flags.append(f"--credentials={self.folder / 'credentials.json'}")
+        self.server = Server(BINARY, *flags)
+        token = credentials.owner.token if credentials else None
+        self.client = Client(self.server.target, token=token)
         test.addCleanup(self.pages.close)
         test.addCleanup(self.server.stop)
         test.addCleanup(self.client.close)
 
-    def address(self, port: int | None = None) -> str:
+    def address(self, credential: Credential | None = None) -> str:
         """Returns the address of the page, for a worker of this server."""
-        return self.pages.address(f"http://127.0.0.1:{port or self.http_port}", "words")
+        return self.pages.address(f"http://127.0.0.1:{self.http_port}", "words", credential)
 
     def held_task(self, lease: float):
         """A task whose text comes when `give_text` is called; until then a worker holds the task."""
@@ -191,6 +199,67 @@ class BrowserTest(unittest.TestCase):
             self.assertLessEqual(abs(found - mean), 4 * noise + 1e-9)
         self.assertLess(tabs["losses"][-1], 0.8 * tabs["losses"][0])
         self.assertEqual(tabs["tasks"], tabs["leases"])
+
+    def test_a_tab_trains_with_a_token_from_its_address_which_it_keeps_nowhere(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            texts = ("--data", str(write_texts(Path(folder, "texts"), documents=40)))
+            numbers = self.train(*texts, *SMALL, "--rounds", "1", "--tokens", tabs=1)
+        self.assertEqual(numbers["tasks"], numbers["leases"])
+        self.assertLess(numbers["losses"][1], numbers["losses"][0])
+
+    def keeps_no_token(self, token: str) -> None:
+        """Neither the tab's address and storage, nor the document and what it has loaded, have the token."""
+        places = self.driver.chrome.execute_script(
+            """return [location.href, document.cookie, JSON.stringify(localStorage),
+                JSON.stringify(sessionStorage), JSON.stringify(history.state), document.documentElement.outerHTML,
+                document.getElementById("token").value,
+                ...performance.getEntriesByType("resource").map(entry => entry.name)];"""
+        )
+        self.assertGreater(len(places), 10)
+        for place in places:
+            self.assertNotIn(token, place)
+        address = self.driver.chrome.current_url
+        self.assertNotIn("#", address)
+        databases = self.driver.run(
+            "return [await indexedDB.databases(), await caches.keys()].flat().length;"
+        )
+        self.assertEqual(databases, 0)
+
+    def test_a_page_without_a_token_asks_for_one_and_works_with_it(self) -> None:
+        credentials = Credentials.new()
+        owned = Owned(self, credentials=credentials)
+        name = owned.held_task(lease=60)
+        address = owned.address(credentials.tabs).partition("#")[0]
+        self.driver.new_tab(address)
+        self.driver.wait_for("#trouble", "requires a bearer token")
+        field, button = (
+            self.driver.chrome.find_element(By.CSS_SELECTOR, selector)
+            for selector in ("#token", "#credential button")
+        )
+        field.send_keys("not-the-token")
+        button.click()
+        self.driver.wait_for("#trouble", "the token is not known")
+        self.driver.until(field.is_displayed, "the field for the token is hidden")
+        contrast, worst = self.driver.chrome.execute_script(CONTRAST)
+        self.assertGreaterEqual(contrast, 4.5, worst)
+        field.send_keys(credentials.tabs.token)
+        button.click()
+        self.driver.wait_for("#state", "Reading")
+        self.assertFalse(field.is_displayed())
+        self.keeps_no_token(credentials.tabs.token)
+        task = owned.client.tasks.get(name)
+        self.assertTrue(task.worker.startswith("tabs/tab-"), task.worker)
+        # Its last call, without the page, has the token, too.
+        self.driver.close_tab()
+        self.assertEqual(self.back_in_the_pool(owned, name).attempts, 0)
+        owned.give_text()
+        (owned.folder / "document-0.txt").unlink()
+        (owned.folder / "document-0.txt").write_text("one two two")
+        self.driver.new_tab(owned.address(credentials.tabs))
+        self.driver.wait_for("#tasks", "1")
+        self.keeps_no_token(credentials.tabs.token)
+        self.assertEqual(owned.client.tasks.get(name).state, "COMPLETED")
+        self.driver.close_tab()
 
     def test_a_step_is_that_of_numpy(self) -> None:
         random = np.random.default_rng(1)
@@ -344,6 +413,55 @@ class BrowserTest(unittest.TestCase):
         self.assertEqual(shares[:2], [0.25, 0.5])
         # The answer to the first chunk says that the server holds two.
         self.assertEqual(shares[2:], [0.5, 0.75, 1])
+        self.assertEqual(receipt["sequence"], "1")
+        round.seal()
+        np.testing.assert_array_equal(round.result()["t"].values, np.arange(nnz, dtype=np.float32))
+
+    def test_an_upload_goes_on_at_the_offset_that_a_killed_server_has_kept(self) -> None:
+        owned = Owned(self)
+        nnz = 3 * MIB  # in 24 chunks; the server writes a checkpoint every 8 MiB
+        round = owned.client.create_round([TensorSpec("t", [nnz], "f32")])
+        self.driver.chrome.get(owned.pages.origin)
+        self.driver.run(
+            """const [url, round, nnz] = given;
+            const {Server} = await import("/server.js");
+            const {sparseTensor, submit} = await import("/tensors.js");
+            const rows = Int32Array.from({length: nnz}, (_, i) => i);
+            const tensor = sparseTensor("t", rows, Float32Array.from(rows), [nnz]);
+            const server = new Server(url);
+            const go = new Promise(resolve => window.go = resolve);
+            window.offsets = [];  // of each call; null: it asks for the offset
+            window.held = false;
+            const call = async (service, method, message, signal) => {
+              window.offsets.push(message.chunk ? message.chunk.offset / (1 << 20) : null);
+              if (window.offsets.length === 21) {
+                window.held = true;
+                await go;
+              }
+              try {
+                return await server.call(service, method, message, signal);
+              } catch (error) {
+                window.offsets.push(error.reason);
+                throw error;
+              }
+            };
+            const header = {round, contributor: "phone-1", updateId: "1"};
+            window.receipt = submit({call}, header, [tensor]);""",
+            f"http://127.0.0.1:{owned.http_port}",
+            round.name,
+            nnz,
+        )
+        self.driver.until(
+            lambda: self.driver.chrome.execute_script("return window.held"),
+            "20 chunks are not sent",
+        )
+        owned.server.kill()
+        owned.server.start()
+        receipt, offsets = self.driver.run(
+            "window.go(); return [await window.receipt, window.offsets];"
+        )
+        lost = [20, "OFFSET_MISMATCH", None]
+        self.assertEqual(offsets, [*range(20), *lost, *range(16, 24)])
         self.assertEqual(receipt["sequence"], "1")
         round.seal()
         np.testing.assert_array_equal(round.result()["t"].values, np.arange(nnz, dtype=np.float32))

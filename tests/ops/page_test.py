@@ -9,6 +9,7 @@ import sys
 import time
 import unittest
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from server import Server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from sparseagg import Client, SparseTensor, TensorSpec
+from sparseagg import Client, NewTaskGroup, SparseTensor, TaskFencedError, TensorSpec
 
 BINARY = sys.argv[1]
 OUT = Path(sys.argv[2])
@@ -300,8 +301,18 @@ class ScreenshotTest(unittest.TestCase):
         bad = SparseTensor([ROWS + 1], np.ones((1, 16), np.float32), [ROWS + 2, 16])
         for step in range(1, 15):
             current = client.create_round([spec], round_id=f"step-{step}", goal=60, deadline=600)
+            client.tasks.create(NewTaskGroup("phones", current, percent_of_goal=130))
             for i in range(int(rng.integers(20, 60))):
-                current.submit(updates[i % 20], contributor=f"phone-{i}", weight=32)
+                (task,) = client.tasks.acquire(f"phone-{i}", "phones").tasks
+                if i % 9 == 8:  # it works for longer, or the user needs the phone
+                    if rng.random() < 0.5:
+                        client.tasks.hand_back(task.lease)
+                    continue
+                receipt = client.round(task.round).submit(
+                    updates[i % 20], contributor=task.contributor, weight=32
+                )
+                with suppress(TaskFencedError):  # the goal was reached, which completes the task
+                    client.tasks.complete(task.lease, receipt)
                 time.sleep(0.03)
             for i in range(int(rng.integers(0, 3))):
                 try:

@@ -26,9 +26,10 @@ class Server:
         self.log = self.folder / "log"
         self._command = [binary, "serve", f"--data-dir={self.folder / 'data'}", *flags]
         self.target = self.admin = "127.0.0.1:0"
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Starts it again after `kill`, on the same ports and data."""
         ports = {name: self.folder / name for name in ["port", "admin_port"]}
         for file in ports.values():
             file.unlink(missing_ok=True)
@@ -53,7 +54,7 @@ class Server:
         """Stops it in good order and starts it again on the same ports and data; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(60)
-        self._start()
+        self.start()
         return code
 
     def stop(self) -> int:

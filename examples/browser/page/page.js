@@ -1,5 +1,10 @@
 // The page: starts the worker, shows what it tells, and hands its task back when the tab is closed.
 // The address says which server and pool: ?server=http://127.0.0.1:50063&pool=words
+//
+// Where the server demands a token, it comes in the fragment, which browsers send to nobody:
+// ?server=...&pool=...&principal=tabs#token=SECRET, or is entered on the page. It is kept in this
+// variable only, and the fragment is removed. `principal` is the token's: the worker's name begins
+// with it.
 
 import {drawPlot} from "./plot.js";
 import {Server} from "./server.js";
@@ -18,8 +23,11 @@ const show = (id, text) => element(id).textContent = text;
 const options = new URLSearchParams(location.search);
 const url = options.get("server");
 const pool = options.get("pool") ?? "words";
-const name = `tab-${crypto.getRandomValues(new Uint32Array(1))[0].toString(16)}`;
+const principal = options.get("principal");
+const ownName = `tab-${crypto.getRandomValues(new Uint32Array(1))[0].toString(16)}`;
+const name = principal ? `${principal}/${ownName}` : ownName;
 
+let token = "";
 let worker = null;
 let lease = null;
 let leaseEnds = 0;
@@ -37,7 +45,8 @@ function start() {
   worker.onmessage = ({data}) => heard[data.kind](data);
   worker.onerror = event =>
       stopWith(`The worker has stopped: ${event.message ?? "its files cannot be loaded"}`);
-  worker.postMessage({server: url, pool, name});
+  worker.postMessage({server: url, token, pool, name});
+  element("credential").hidden = true;
   show("switch", "Stop");
   show("state", "Asking for a task");
 }
@@ -46,7 +55,8 @@ function start() {
 function stop() {
   worker?.terminate();
   worker = null;
-  if (lease) new Server(url).handBack(lease).catch(() => {});  // the lease ends by itself, too
+  // The lease ends by itself, too.
+  if (lease) new Server(url, {token}).handBack(lease).catch(() => {});
   lease = null;
   show("switch", "Start");
   show("state", "Stopped");
@@ -99,10 +109,11 @@ const heard = {
   gone({text}) {
     note(text);
   },
-  failed({text, fatal}) {
+  failed({text, fatal, code}) {
     note(text, true);
     show("state", "Waiting after a failure");
     if (fatal) stopWith(text);
+    element("credential").hidden = code !== "unauthenticated";
   },
   trouble({text}) {
     showTrouble(text);
@@ -139,6 +150,21 @@ function note(text, isBad = false) {
   }
 }
 
+// Takes the token out of the address, so that neither the history nor a picture has it.
+function takeToken() {
+  token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+}
+
+// Takes the token that was entered, and begins again with it.
+function enterToken(event) {
+  event.preventDefault();
+  token = element("token").value.trim();
+  element("token").value = "";
+  showTrouble("");
+  start();
+}
+
 // Returns why this page cannot work, or "".
 function whyNot() {
   if (!url) return "The address names no server: add ?server=http://HOST:PORT&pool=POOL";
@@ -151,6 +177,7 @@ function begin() {
   show("pool", pool);
   show("name", name);
   element("switch").addEventListener("click", () => worker ? stop() : start());
+  element("credential").addEventListener("submit", enterToken);
   const problem = whyNot();
   if (problem) return stopWith(problem);
   setInterval(showLease, 1000);
@@ -159,4 +186,5 @@ function begin() {
   start();
 }
 
+takeToken();
 begin();

@@ -25,14 +25,17 @@ export class CallError extends Error {
 
 export class Server {
   #url;
+  #token;
   #onTrouble;
   #isTroubled = false;
 
   // url: of the server's HTTP edge, such as "http://127.0.0.1:50063".
+  // token: the bearer token of every call; "" where the server demands none.
   // onTrouble(text): called with a sentence when a call has to wait for the server, and with ""
   // once it has answered.
-  constructor(url, onTrouble = () => {}) {
+  constructor(url, {token = "", onTrouble = () => {}} = {}) {
     this.#url = url.replace(/\/+$/, "");
+    this.#token = token;
     this.#onTrouble = onTrouble;
   }
 
@@ -59,17 +62,24 @@ export class Server {
   // Ends a lease without waiting for an answer: the call goes on when the page is closed.
   handBack(lease) {
     const message = {lease, reason: "the tab was closed or stopped", handedBack: true};
-    return fetch(this.#address("TaskService", "FailTask"), {...request(message), keepalive: true});
+    const options = {...this.#request(message), keepalive: true};
+    return fetch(this.#address("TaskService", "FailTask"), options);
   }
 
   #address(service, method) {
     return `${this.#url}/sparseagg.v1.${service}/${method}`;
   }
 
+  #request(message) {
+    const headers = {"Content-Type": "application/json"};
+    if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
+    return {method: "POST", headers, body: JSON.stringify(message)};
+  }
+
   async #once(service, method, message, signal) {
     const limits = [AbortSignal.timeout(CALL_MS_MAX), ...(signal ? [signal] : [])];
-    const response = await fetch(
-        this.#address(service, method), {...request(message), signal: AbortSignal.any(limits)});
+    const options = {...this.#request(message), signal: AbortSignal.any(limits)};
+    const response = await fetch(this.#address(service, method), options);
     const text = await response.text();
     if (response.ok) return JSON.parse(text);
     let answer;
@@ -90,11 +100,6 @@ export class Server {
     const question = `Is it running, and does its --http-origins name ${location.origin}?`;
     return `${server} cannot be reached. ${question}`;
   }
-}
-
-function request(message) {
-  const headers = {"Content-Type": "application/json"};
-  return {method: "POST", headers, body: JSON.stringify(message)};
 }
 
 // Waits for a time; throws the reason of `signal` as soon as that is aborted.

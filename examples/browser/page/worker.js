@@ -1,14 +1,14 @@
 // The worker of the page, in a thread of its own: a busy or hidden page does not delay its
 // heartbeats. It keeps nothing between two tasks. docs/tasks.md has the loop.
 //
-// It is told {server, pool, name} once, and tells the page, as `kind` says:
+// It is told {server, token, pool, name} once, and tells the page, as `kind` says:
 //   waiting   {seconds}             no task; it asks again after that time
 //   task      {task, payload}       a task was acquired
 //   lease     {lease, msLeft}       the lease began or was renewed; null: it has ended
 //   progress  {step, share, loss}   of the task
 //   done      {text, examples, rows, bytes}   the task's update is counted
 //   gone      {text}                the task is no longer this worker's
-//   failed    {text, fatal}         the task has failed; fatal: the worker, too
+//   failed    {text, fatal, code}   the task has failed; fatal: the worker, too
 //   trouble   {text}                the server does not answer; "": it does again
 
 import {CallError, milliseconds, Server, sleep} from "./server.js";
@@ -24,10 +24,10 @@ const GONE = {
   ROUND_NOT_FOUND: "the round is no longer there",
 };
 
-self.onmessage = ({data: {server: url, pool, name}}) => {
-  const server = new Server(url, text => tell("trouble", {text}));
-  const report = error =>
-      tell("failed", {text: `The worker has stopped: ${error.message}`, fatal: true});
+self.onmessage = ({data: {server: url, token, pool, name}}) => {
+  const server = new Server(url, {token, onTrouble: text => tell("trouble", {text})});
+  const report = ({message, code}) =>
+      tell("failed", {text: `The worker has stopped: ${message}`, fatal: true, code});
   work(server, pool, name).catch(report);
 };
 

@@ -53,3 +53,14 @@ def test_too_little_text_is_an_error_of_one_line(tmp_path):
     )
     assert done.returncode == 1
     assert "--data DIR" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_server_that_demands_tokens_changes_no_bit(tmp_path):
+    texts = write_texts(tmp_path / "texts")
+    options = ("--data", texts, *SMALL, "--workers", "2", "--page-port", "0", "--json")
+    digests = []
+    for tokens in ((), ("--tokens",)):
+        printed = run("browser/train.py", *options, tmp_path / "numbers.json", *tokens)
+        assert ("#token=" in printed) == bool(tokens)
+        digests.append(json.loads((tmp_path / "numbers.json").read_text())["digest"])
+    assert digests[0] == digests[1]

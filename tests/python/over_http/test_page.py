@@ -59,10 +59,61 @@ def test_the_commands_print_what_the_page_says(own_server, tmp_path):
         assert differences(shown, json.loads(found)) == [], command
 
 
+def unary_calls():
+    """The paths of all unary calls, "Service/Method"."""
+    paths = []
+    for file in PROTOS.glob("*.proto"):
+        for service, body in re.findall(
+            r"^service (\w+) \{(.*?)^\}", file.read_text(), re.S | re.M
+        ):
+            calls = re.findall(r"rpc (\w+)\((stream )?\w+\) returns \((stream )?", body)
+            paths += [f"{service}/{name}" for name, *streams in calls if not any(streams)]
+    assert len(paths) > 20
+    return sorted(paths)
+
+
 def test_the_page_shows_every_unary_call():
-    services = "".join(file.read_text() for file in PROTOS.glob("*.proto"))
-    calls = re.findall(r"rpc (\w+)\((stream )?\w+\) returns \((stream )?", services)
-    unary = {name for name, in_stream, out_stream in calls if not in_stream and not out_stream}
     text = "\n".join(command for command, _ in commands_of_the_page())
-    assert len(unary) > 20
-    assert unary - set(re.findall(r"(?:call |task |Service/)(\w+)", text)) == set()
+    shown = set(re.findall(r"(?:call |task |Service/)(\w+)", text))
+    assert {path.partition("/")[2] for path in unary_calls()} - shown == set()
+
+
+def statuses_of_the_page():
+    """The HTTP status of each code, from the table of the page."""
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
+    return {code: int(status) for codes, status in rows for code in re.findall(r"\w+", codes)}
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the package curl is not installed")
+def test_an_error_of_every_unary_call_has_its_code_its_status_and_a_reason(own_server, tmp_path):
+    _, port = start(own_server, tmp_path)
+    statuses = statuses_of_the_page()
+    assert len(statuses) == 16
+
+    def curl(path, body, *more):
+        command = [
+            "curl",
+            "-s",
+            "-w",
+            "\n%{http_code}",
+            f"http://127.0.0.1:{port}/sparseagg.v1.{path}",
+        ]
+        command += ["-H", "Content-Type: application/json", "-d", body, *more]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        answer, _, status = printed.rpartition("\n")
+        return int(status), json.loads(answer)
+
+    without_arguments = {"ListRounds", "ListTasks", "GetServerInfo"}
+    for path in unary_calls():
+        status, answer = curl(path, "{}")
+        if path.partition("/")[2] in without_arguments:
+            assert status == 200, answer
+        else:
+            assert status == statuses[answer["code"]] == 400, answer
+            assert answer["details"][0]["debug"]["reason"].startswith("INVALID_"), answer
+        for body in ('{"nane": 1}', "[]", "{"):
+            status, answer = curl(path, body)
+            assert (status, answer["code"]) == (400, "invalid_argument")
+            assert answer["details"][0]["debug"]["reason"] == "MALFORMED_JSON"
+        status, answer = curl(path, "{}", "-X", "PUT")
+        assert (status, answer["details"][0]["debug"]["reason"]) == (405, "METHOD_NOT_ALLOWED")
