@@ -6,12 +6,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace sparseagg {
+
+// Rows whose keys begin with it belong to service/tree/, not to the task service.
+inline constexpr std::string_view kTreeRowPrefix = "tree/";
 
 struct TaskRow {
   std::string key;

@@ -188,6 +188,7 @@ absl::StatusOr<std::vector<std::string>> Tasks::Recover(
   std::vector<TaskRow> rows;
   if (rows_ != nullptr) {
     SPARSEAGG_ASSIGN_OR_RETURN(rows, rows_->TaskRows());
+    std::erase_if(rows, [](const TaskRow& row) { return row.key.starts_with(kTreeRowPrefix); });
   }
   std::vector<std::string> damaged;
   std::vector<std::string> rounds;
