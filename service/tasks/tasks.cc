@@ -157,7 +157,7 @@ void Tasks::AddRowsOfForgottenLocked(Pending& pending) {
     if (info.durability != Durability::kDurable) continue;
     DeleteGroupRows(info.name, pending.rows);
     const std::string_view tenant = TenantOf(info.name);
-    const bool is_known = info.request_id.empty() || options_.limits.retry_horizon_ms == 0 ||
+    const bool is_known = info.request_id.empty() || options_.retry_horizon_ms == 0 ||
                           table_.ForgottenRequest(tenant, info.request_id) != nullptr;
     if (is_known) continue;
     pending.rows.push_back({RequestRowKey(tenant, info.request_id),
@@ -187,7 +187,7 @@ void Tasks::Announce(const std::vector<Announcement>& announcements) {
 
 void Tasks::Tick() {
   Run([this](Step& step) {
-    const auto horizon = static_cast<int64_t>(options_.limits.retry_horizon_ms);
+    const auto horizon = static_cast<int64_t>(options_.retry_horizon_ms);
     table_.ForgetRequests(step.now.wall_ms() - horizon);
     return absl::OkStatus();
   }).IgnoreError();

@@ -87,6 +87,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
 void Round::SchedulePolicyCheck() {
   {
     std::lock_guard lock(mutex_);
+    if (spec_.tree.is_root()) return;  // service/tree/ seals it, after its leaves
     if (spec_.policy.goal_contributors == 0 && !clock_.CloseTime().has_value()) return;
   }
   strand_.Post([self = shared_from_this()] { self->ApplyPolicy(); });
