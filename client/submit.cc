@@ -117,7 +117,9 @@ bool Client::Impl::LearnLeaves(const std::string& round) {
   v1::GetRoundRequest request;
   request.set_name(RoundName(round));
   const absl::StatusOr<RoundInfo> info = RoundCall(request, &Stub::GetRound);
-  if (!info.ok() || info->tree.leaves.empty()) return false;
+  // Only a root says where to send. An owner may put any leaves, and their addresses, into the
+  // round of another server.
+  if (!info.ok() || info->tree.leaves.empty() || !info->tree.self.empty()) return false;
   leaves->Learn(request.name(), info->tree);
   return true;
 }

@@ -11,6 +11,7 @@
 namespace sparseagg {
 namespace {
 
+constexpr std::string_view kLeafSenderPrefix = "leaf/";
 constexpr size_t kLeafIdBytesMax = 64;
 constexpr size_t kAddressBytesMax = 255;
 
@@ -25,7 +26,9 @@ absl::Status Invalid(const std::string& message) {
 
 }  // namespace
 
-std::string LeafSender(std::string_view leaf) { return absl::StrCat("leaf/", std::string(leaf)); }
+std::string LeafSender(std::string_view leaf) {
+  return absl::StrCat(std::string(kLeafSenderPrefix), std::string(leaf));
+}
 
 std::vector<std::string> GivenUpLeaves(
     const RoundTree& tree,
@@ -73,6 +76,11 @@ const Leaf& LeafOf(const RoundTree& tree, std::string_view round, std::string_vi
 absl::Status CheckLeaf(const RoundTree& tree, std::string_view round, std::string_view contributor,
                        bool is_partial) {
   if (tree.leaves.empty()) return absl::OkStatus();
+  if (!is_partial && contributor.starts_with(kLeafSenderPrefix)) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONTRIBUTOR",
+                     absl::StrCat("contributor ", Quoted(contributor), " of round ", Quoted(round),
+                                  ": names below \"leaf/\" are those of leaves"));
+  }
   if (tree.is_root() && is_partial) {
     const bool is_leaf = std::ranges::any_of(
         tree.leaves, [&](const Leaf& leaf) { return LeafSender(leaf.id) == contributor; });

@@ -28,7 +28,8 @@ bool TreeRounds::WorkOnRound(TreeRound& round, const std::string& leaf) {
   }
   if (!own.ok()) return false;
   if (IsFinal(own->state)) {
-    EndAt(round, leaf);
+    // A round that could not be restored has a failure; the next start may restore it.
+    if (own->failure.empty()) EndAt(round, leaf);
     return false;
   }
   if (own->state != RoundState::kOpen || IsCounted(round, leaf)) return false;

@@ -176,10 +176,25 @@ absl::Status TreeRounds::CheckArgs(const CreateRoundArgs& args) const {
   return absl::OkStatus();
 }
 
+// What the leaves still have of a deleted round of this name must not enter the new one.
+absl::Status TreeRounds::CheckNameIsFree(const CreateRoundArgs& args) const {
+  if (args.round_id.empty()) return absl::OkStatus();
+  const std::string name =
+      QualifiedName(args.tenant, absl::StrCat(std::string(kRoundPrefix), args.round_id));
+  if (Find(name) == nullptr) return absl::OkStatus();
+  if (ErrorReason(engine_.GetRound(name).status()) != "ROUND_NOT_FOUND") return absl::OkStatus();
+  return WithRetryAfter(
+      MakeError(absl::StatusCode::kUnavailable, "LEAF_UNAVAILABLE",
+                absl::StrCat("the leaves still have an earlier round ", Quoted(args.round_id),
+                             ", which is being erased; try again")),
+      kRetryAfterMs);
+}
+
 absl::StatusOr<RoundSnapshot> TreeRounds::Create(CreateRoundArgs args) {
   SPARSEAGG_RETURN_IF_ERROR(CheckArgs(args));
   if (options_.leaves.empty()) return engine_.CreateRound(args);
   args.spec.tree = {.leaves = options_.leaves, .self = ""};
+  SPARSEAGG_RETURN_IF_ERROR(CheckNameIsFree(args));
   SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot own, engine_.CreateRound(args));
   const std::string name = QualifiedName(args.tenant, own.name);
   std::shared_ptr<TreeRound> round;
@@ -199,6 +214,11 @@ absl::StatusOr<RoundSnapshot> TreeRounds::Create(CreateRoundArgs args) {
                                  "\" does not answer; try again with the same request_id: ",
                                  std::string(created.message()))),
           kRetryAfterMs);
+    }
+    // Leaves that were not asked, and one that has a round of this name already, keep what they have.
+    for (const Leaf& other : own.spec.tree.leaves) {
+      if (StateOf(*round, other.id).created) continue;
+      Change(*round, other.id, [](LeafState& state) { state.ended = state.erased = true; });
     }
     engine_.AbortRound(name).IgnoreError();
     engine_.DeleteRound(name).IgnoreError();
@@ -390,7 +410,9 @@ absl::Status TreeRounds::GiveUp(TreeRound& round, const std::string& leaf, const
                                             .update_id = std::string(kGivenUpId)},
                                            {body})
                                    .status();
-  if (ErrorReason(counted) == "CONTRIBUTOR_ALREADY_COUNTED") return absl::OkStatus();
+  if (ErrorReason(counted) == "CONTRIBUTOR_ALREADY_COUNTED" && IsCounted(round, leaf)) {
+    return absl::OkStatus();
+  }
   SPARSEAGG_RETURN_IF_ERROR(counted);
   options_.log("a leaf is given up", round.name, leaf);
   const std::lock_guard lock(mutex_);

@@ -112,6 +112,7 @@ class TreeRounds {
   // Returns the round, which it adds if it is new.
   std::shared_ptr<TreeRound> TrackLocked(const std::string& name, TreeRow row);
   std::shared_ptr<TreeRound> Find(std::string_view name) const;
+  absl::Status CheckNameIsFree(const CreateRoundArgs& args) const;
   std::vector<std::shared_ptr<TreeRound>> All() const;
   Server& ServerLocked(const Leaf& leaf);
   std::shared_ptr<LeafLink> LinkTo(const std::string& leaf);

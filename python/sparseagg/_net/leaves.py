@@ -23,9 +23,10 @@ class RoundLeaves:
     def __init__(self, message: Any) -> None:
         tree = message.spec.tree
         self._round = message.name
-        self._leaves = [Leaf(leaf.id, leaf.address) for leaf in tree.leaves]
+        # Only a root says where to send. An owner may put any leaves, and their addresses, into the round of another server.
+        leaves = () if tree.self else tree.leaves
+        self._leaves = [Leaf(leaf.id, leaf.address) for leaf in leaves]
         self._ids = [leaf.id for leaf in self._leaves]
-        self._self = tree.self
         self._handles: dict[str, Any] = {}
 
     def handle(self, own: Any, contributor: str) -> Any:
@@ -36,8 +37,6 @@ class RoundLeaves:
         if not self._leaves:
             return own
         leaf = self._leaves[choose_leaf(self._round, contributor, self._ids)]
-        if leaf.id == self._self:
-            return own
         handle = self._handles.get(leaf.id)
         if handle is None:
             client = own._transport.leaf_client(leaf.address)

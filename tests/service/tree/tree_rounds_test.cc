@@ -162,6 +162,16 @@ TEST(TreeRoundsTest, ALeafThatRefusesTheRoundEndsIt) {
   EXPECT_THAT(refused, FailsWith(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("leaf-1"));
   EXPECT_FALSE(bench.root.engine().GetRound(kRound).ok());
+  bench.Work();
+  EXPECT_FALSE(bench.servers[0]->engine().GetRound(kRound).ok());
+  EXPECT_TRUE(bench.servers[1]->engine().GetRound(kRound).ok()) << "it is not the root's";
+}
+
+TEST(TreeRoundsTest, NamesOfLeavesAreNoContributors) {
+  TreeBench bench(2, "");
+  ASSERT_TRUE(bench.rounds->Create(Args()).ok());
+  EXPECT_THAT(bench.Send(kRound, "leaf/leaf-1", kSpec, 1).status(),
+              FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_CONTRIBUTOR"));
 }
 
 TEST(TreeRoundsTest, WaitsForASilentLeafForEverWithoutLeafWait) {
@@ -231,13 +241,14 @@ TEST(TreeRoundsTest, TheGoalAndTheMinimumCountAllLeaves) {
               FailsWith(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_CONTRIBUTORS"));
   bench.Work();
   EXPECT_EQ(bench.root.engine().GetRound(kRound)->state, RoundState::kOpen);
-  for (int i = 3; i < 6; ++i) {
+  // More than the goal are counted before the root looks.
+  for (int i = 3; i < 9; ++i) {
     ASSERT_TRUE(bench.Send(kRound, absl::StrCat("c", i), kSpec, 1).ok());
   }
   for (int i = 0; i < 3; ++i) bench.Work();
   const RoundSnapshot published = bench.root.Await(kRound);
   ASSERT_EQ(published.state, RoundState::kPublished);
-  EXPECT_EQ(published.manifest->contributors, 6u);
+  EXPECT_EQ(published.manifest->contributors, 9u);
 }
 
 TEST(TreeRoundsTest, TheDeadlineSealsOrAborts) {
