@@ -78,6 +78,10 @@ absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log) {
     log.Error("stored tasks are damaged and were cancelled (STORE_CORRUPT)",
               {{"tasks", absl::StrCat(recovery.damaged_tasks)}});
   }
+  if (recovery.ignored_rows > 0) {
+    log.Error("damaged rows of tasks have the keys of healthy ones and were ignored",
+              {{"rows", absl::StrCat(recovery.ignored_rows)}});
+  }
   if (recovery.is_clock_lost || recovery.bounded_leases > 0) {
     log.Error(
         "the stored clock of leases is damaged; no lease lasts longer than its duration from now",

@@ -44,20 +44,15 @@ absl::StatusOr<Tasks::Pending> Tasks::RestoreLocked(TaskRecovery& recovery) {
   SPARSEAGG_RETURN_IF_ERROR(
       rows_->ReadTaskRows([&](TaskRow row) { restorer.Read(std::move(row)); }));
   TaskRestorer::Result found = restorer.Finish();
-  table_.Keep();
   clock_base_ms_ = found.clock_ms;
   clock_stored_ms_ = found.is_clock_lost ? kNeverMs : found.clock_ms;
   pending.now = NowLocked();
-  for (const TaskId& id : found.damaged_tasks) {
-    recovery.damaged_tasks += table_.Cancel(id, TaskEnd::kStoreCorrupt, pending.now) ? 1 : 0;
-  }
-  for (TaskGroup* group : found.damaged_ends) {
-    recovery.damaged_tasks += table_.CancelAll(*group, TaskEnd::kStoreCorrupt, pending.now);
-  }
   pending.rows = std::move(found.deletions);
   AddRowsLocked(pending);
   table_.Keep();
   recovery.damaged_groups.assign(found.damaged_groups.begin(), found.damaged_groups.end());
+  recovery.damaged_tasks = found.damaged_tasks;
+  recovery.ignored_rows = found.ignored_rows;
   recovery.is_clock_lost = found.is_clock_lost;
   recovery.bounded_leases = found.bounded_leases;
   return pending;

@@ -112,6 +112,7 @@ class TaskTable {
 
   // Sets a task as it was stored.
   void Restore(const TaskId& id, TaskRecord record, const TaskTime& now);
+  // REQUIRES: Keep() was called after the group was added.
   void RestoreEnd(TaskGroup& group, const TaskGroupEnd& end);
   void RestoreForgottenRequest(std::string_view tenant, const std::string& request_id,
                                std::string digest, int64_t forgotten_ms);
@@ -149,6 +150,8 @@ class TaskTable {
   void LeaveLease(const TaskId& id, const TaskRecord& record);
   uint64_t& CountOf(TaskGroup& group, TaskState state);
   void Erase(TaskGroup& group);
+  // Makes the present state of a group the one that is kept.
+  static void Commit(TaskGroup& group);
 
   // Ends a task, or its lease; see the diagram of task_types.h.
   void Finish(const TaskId& id, TaskState state, TaskEnd why, const TaskTime& now);

@@ -346,6 +346,7 @@ void TaskTable::RestoreEnd(TaskGroup& group, const TaskGroupEnd& end) {
     while (range != end.completed.end() && range->second < number) ++range;
     return range != end.completed.end() && range->first <= number;
   });
+  Commit(group);
 }
 
 }  // namespace sparseagg

@@ -78,6 +78,8 @@ struct TaskOptions {
 struct TaskRecovery {
   std::vector<std::string> damaged_groups;  // qualified; they are forgotten
   uint64_t damaged_tasks = 0;               // CANCELLED (STORE_CORRUPT)
+  // Damaged rows with the key of a healthy one. They stay; what they were of is not known.
+  uint64_t ignored_rows = 0;
   // The clock of leases was lost and goes on where the newest lease began, so that no lease lasts
   // longer than its duration from now.
   bool is_clock_lost = false;

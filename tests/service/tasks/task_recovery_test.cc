@@ -79,6 +79,28 @@ TEST_F(TaskRecoveryTest, ADamagedRowEndsItsTaskOrItsGroupOnly) {
   EXPECT_EQ(bench_.Get(task.name).end_time, task.end_time);
 }
 
+TEST_F(TaskRecoveryTest, ATaskWhoseRowIsDamagedDoesNotEndWithItsGroup) {
+  ASSERT_TRUE(bench_.Create("g", 3).ok());
+  const TaskSnapshot completed = bench_.Take("w");
+  ASSERT_TRUE(bench_.Complete(completed, *bench_.Submit("rounds/r", "g/1")).ok());
+  const TaskSnapshot failed = bench_.Take("w");
+  ASSERT_TRUE(bench_.Fail(failed, {.reason = "no model"}).ok());
+  bench_.EndRound("rounds/r", RoundState::kSealed);
+  bench_.tasks().Tick();
+  ASSERT_EQ(bench_.Get("taskgroups/g/tasks/3").end, TaskEnd::kRoundClosed);
+  Damage({"UPDATE tasks SET value = x'00' WHERE key LIKE 'task:%'"});
+  for (const uint64_t damaged : {1u, 0u}) {
+    ASSERT_TRUE(bench_.Start().ok());
+    EXPECT_EQ(bench_.recovery.damaged_tasks, damaged);
+    EXPECT_EQ(bench_.Get(completed.name).state, TaskState::kCompleted) << "its update is counted";
+    EXPECT_EQ(bench_.Get(failed.name).end, TaskEnd::kStoreCorrupt);
+    EXPECT_EQ(bench_.Get("taskgroups/g/tasks/3").end, TaskEnd::kRoundClosed);
+    const TaskGroupSnapshot group = bench_.Group("taskgroups/g");
+    EXPECT_EQ(group.completed, 1u);
+    EXPECT_EQ(group.cancelled, 2u);
+  }
+}
+
 TEST_F(TaskRecoveryTest, WithoutTheClockNoLeaseLastsLongerThanItsDuration) {
   bench_.Pass(hours(5));
   ASSERT_TRUE(bench_.Create("g", 2).ok());
