@@ -262,7 +262,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   WarnOfMemory(server.engine->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
   SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
-  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.engine, log));
+  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.engine, *server.store, log));
   const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());
   for (const RoundSnapshot& round : rounds) server.protection->RecordRecovered(round);
   server.rounds = rounds.size();
