@@ -29,6 +29,10 @@ absl::StatusOr<TaskRecovery> Tasks::Recover(
   if (!pending.rows.empty()) {
     const absl::Status mended = rows_->PutTaskRows(pending.rows, /*more_work=*/false);
     if (!mended.ok() && !absl::IsResourceExhausted(mended)) return mended;
+    if (!mended.ok()) {
+      const std::lock_guard lock(table_mutex_);
+      table_.GiveBackForgottenCreations(pending.forgotten_creations);
+    }
   }
   CheckRounds();
   Tick();

@@ -128,6 +128,11 @@ class TaskTable {
   std::vector<std::pair<std::string, std::string>> TakeForgottenCreations() {
     return std::exchange(forgotten_creations_, {});
   }
+  // Gives back what could not be stored; the next call returns it again.
+  void GiveBackForgottenCreations(
+      const std::vector<std::pair<std::string, std::string>>& creations) {
+    forgotten_creations_.insert(forgotten_creations_.end(), creations.begin(), creations.end());
+  }
 
  private:
   using ByOrder = std::map<uint64_t, TaskGroup*>;
@@ -175,8 +180,9 @@ class TaskTable {
   uint32_t PopNext(TaskGroup& group);
   void AcquireFrom(std::string_view pool_key, const AcquireArgs& args, const RequestKey& request,
                    const TaskTime& now, std::vector<TaskId>& taken, uint64_t& bytes);
+  // The leases of the request that are still valid.
   std::vector<TaskId> LeasesOfRequest(std::string_view tenant, const AcquireArgs& args,
-                                      const RequestKey& request) const;
+                                      const RequestKey& request, const TaskTime& now) const;
 
   const Counted counted_;
   const uint64_t text_bytes_max_;

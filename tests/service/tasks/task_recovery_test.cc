@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,6 +100,44 @@ TEST_F(TaskRecoveryTest, ATaskWhoseRowIsDamagedDoesNotEndWithItsGroup) {
     EXPECT_EQ(group.completed, 1u);
     EXPECT_EQ(group.cancelled, 2u);
   }
+}
+
+TEST_F(TaskRecoveryTest, AProcessOnARestoredBackupGivesTokensOfItsOwn) {
+  ASSERT_TRUE(bench_.Create("g", 1).ok());
+  bench_.Kill();
+  const testing::TemporaryFolder backups;
+  const std::string backup = backups.path() + "/backup";
+  std::filesystem::copy(folder_.path(), backup, std::filesystem::copy_options::recursive);
+  ASSERT_TRUE(bench_.Start().ok());
+  const TaskSnapshot lost = bench_.Take("w");
+  bench_.MoveTo(backup);
+  ASSERT_TRUE(bench_.Start().ok());
+  const TaskSnapshot task = bench_.Take("v");
+  ASSERT_EQ(task.name, lost.name);
+  EXPECT_NE(task.lease->token, lost.lease->token);
+  EXPECT_EQ(ErrorReason(bench_.Renew(lost)), "TASK_FENCED");
+  EXPECT_TRUE(bench_.Renew(task).ok());
+  ASSERT_TRUE(bench_.Fail(task, {.handed_back = true}).ok());
+  ASSERT_TRUE(bench_.Start().ok());
+  EXPECT_GT(bench_.Take("w").lease->token, task.lease->token);
+}
+
+TEST_F(TaskRecoveryTest, ARequestThatIsForgottenWhileTheDiskIsFullIsDeletedLater) {
+  bench_.OpenRound("rounds/s", Durability::kDurable);
+  TaskGroupSpec spec;
+  spec.pool = "pool";
+  spec.round = "rounds/s";
+  spec.count = 1;
+  ASSERT_TRUE(bench_.tasks().Create({.request_id = "once", .groups = {spec}}).ok());
+  bench_.EndRound("rounds/s", RoundState::kRetired);
+  bench_.tasks().Tick();
+  ASSERT_THAT(Keys(), ElementsAre("clock", "request:default once"));
+  bench_.Pass(hours(7 * 24) + milliseconds(1));
+  disk_ = absl::ResourceExhaustedError("the disk is full");
+  bench_.tasks().Tick();
+  disk_ = absl::OkStatus();
+  bench_.tasks().Tick();
+  EXPECT_THAT(Keys(), ElementsAre("clock"));
 }
 
 TEST_F(TaskRecoveryTest, WithoutTheClockNoLeaseLastsLongerThanItsDuration) {
