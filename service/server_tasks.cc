@@ -1,5 +1,7 @@
 #include "service/server_tasks.h"
 
+#include <chrono>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +50,23 @@ class TaskEvents : public TaskObserver {
   Protection& protection_;
 };
 
+// A round, told from others of its name.
+using RoundKey = std::pair<std::string, std::chrono::system_clock::time_point>;
+
+// Returns the rounds for which this start had no memory: the engine has them as ABORTED, and the
+// store has them as open. A damaged round is not one of them, since it stays damaged.
+std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
+  std::set<RoundKey> rounds;
+  for (const RoundRecord& record : store.Rounds()) {
+    if (record.phase != RoundPhase::kOpen) continue;
+    const auto round = engine.GetRound(record.name);
+    const bool is_scarce = round.ok() && round->state == RoundState::kAborted &&
+                           !round->failure.starts_with("DATA_LOSS");
+    if (is_scarce) rounds.emplace(record.name, round->create_time);
+  }
+  return rounds;
+}
+
 }  // namespace
 
 std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protection, const Log& log,
@@ -61,9 +80,13 @@ std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protect
   return std::make_shared<Tasks>(std::move(options), store, rows);
 }
 
-absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log) {
-  const auto find_round = [&engine](const std::string& name) -> absl::StatusOr<RoundOfTasks> {
+absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const UpdateStore& store, const Log& log) {
+  const auto find_round = [&engine, not_restored = NotRestored(engine, store)](
+                              const std::string& name) -> absl::StatusOr<RoundOfTasks> {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine.GetRound(name));
+    if (not_restored.contains({name, round.create_time})) {
+      return absl::UnavailableError(round.failure);
+    }
     return RoundOfTasks{.state = round.state,
                         .created = round.create_time.time_since_epoch().count(),
                         .durability = round.spec.durability,
@@ -77,6 +100,10 @@ absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log) {
   if (recovery.damaged_tasks > 0) {
     log.Error("stored tasks are damaged and were cancelled (STORE_CORRUPT)",
               {{"tasks", absl::StrCat(recovery.damaged_tasks)}});
+  }
+  if (recovery.ignored_rows > 0) {
+    log.Error("damaged rows of tasks have the keys of healthy ones and were ignored",
+              {{"rows", absl::StrCat(recovery.ignored_rows)}});
   }
   if (recovery.is_clock_lost || recovery.bounded_leases > 0) {
     log.Error(

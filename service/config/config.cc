@@ -248,7 +248,8 @@ std::vector<Setting> LimitSettings() {
                    {0, 100'000'000}, SPARSEAGG_FIELD(uint64_t, task_limits.tenant_tasks_max)),
       LimitSetting("tasks-max", "count", "Tasks that exist at the same time", {1, 100'000'000},
                    SPARSEAGG_FIELD(uint64_t, task_limits.tasks_max)),
-      LimitSetting("task-bytes-max", "bytes", "Payloads, names and texts of all tasks, and 2 KiB for each group",
+      LimitSetting("task-bytes-max", "bytes",
+                   "Payloads, names and texts of all tasks, and 2 KiB for each group",
                    {1, uint64_t{1} << 50}, SPARSEAGG_FIELD(uint64_t, task_limits.task_bytes_max)),
       LimitSetting(
           "task-polls-per-second", "count",

@@ -125,6 +125,9 @@ absl::StatusOr<std::vector<TaskGroup*>> Tasks::AddGroups(
   if (!groups.empty()) return groups;  // a retry
   std::vector<TaskGroupInfo> infos;
   for (size_t i = 0; i < args.groups.size(); ++i) {
+    if (absl::IsUnavailable(rounds[i].status())) {
+      return RoundNotOpen(args.groups[i], RoundState::kAborted);
+    }
     SPARSEAGG_RETURN_IF_ERROR(rounds[i].status());
     if (rounds[i]->state != RoundState::kOpen) {
       return RoundNotOpen(args.groups[i], rounds[i]->state);

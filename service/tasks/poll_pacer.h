@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "service/tasks/task_types.h"
 
@@ -37,12 +39,36 @@ class PollPacer {
     const auto delay = std::chrono::ceil<std::chrono::milliseconds>(slot - now);
     return {.min = delay, .max = delay + delay / 4};
   }
+  // Returns whether a new pacer would answer the same.
+  bool IsIdle(std::chrono::steady_clock::time_point now) const {
+    return next_slot_ <= now + kDelayMin;
+  }
 
  private:
   using Nanoseconds = std::chrono::nanoseconds;
 
   const Nanoseconds interval_;
   std::chrono::steady_clock::time_point next_slot_;
+};
+
+// The pacers of tenants. Thread-compatible.
+class PollPacers {
+ public:
+  // `rate` of each tenant, as of PollPacer.
+  explicit PollPacers(uint64_t rate) : rate_(rate) {}
+
+  RetryWindow Next(const std::string& tenant, std::chrono::steady_clock::time_point now) {
+    return pacers_.try_emplace(tenant, rate_).first->second.Next(now);
+  }
+  // Forgets the tenants whose pacers make no difference.
+  void Forget(std::chrono::steady_clock::time_point now) {
+    std::erase_if(pacers_, [&](const auto& pacer) { return pacer.second.IsIdle(now); });
+  }
+  size_t tenants() const { return pacers_.size(); }
+
+ private:
+  const uint64_t rate_;
+  std::map<std::string, PollPacer> pacers_;  // by tenant
 };
 
 }  // namespace sparseagg

@@ -29,6 +29,10 @@ absl::StatusOr<TaskRecovery> Tasks::Recover(
   if (!pending.rows.empty()) {
     const absl::Status mended = rows_->PutTaskRows(pending.rows, /*more_work=*/false);
     if (!mended.ok() && !absl::IsResourceExhausted(mended)) return mended;
+    if (!mended.ok()) {
+      const std::lock_guard lock(table_mutex_);
+      table_.GiveBackForgottenCreations(pending.forgotten_creations);
+    }
   }
   CheckRounds();
   Tick();
@@ -45,20 +49,15 @@ absl::StatusOr<Tasks::Pending> Tasks::RestoreLocked(TaskRecovery& recovery) {
     if (!row.key.starts_with(kTreeRowPrefix)) restorer.Read(std::move(row));
   }));
   TaskRestorer::Result found = restorer.Finish();
-  table_.Keep();
   clock_base_ms_ = found.clock_ms;
   clock_stored_ms_ = found.is_clock_lost ? kNeverMs : found.clock_ms;
   pending.now = NowLocked();
-  for (const TaskId& id : found.damaged_tasks) {
-    recovery.damaged_tasks += table_.Cancel(id, TaskEnd::kStoreCorrupt, pending.now) ? 1 : 0;
-  }
-  for (TaskGroup* group : found.damaged_ends) {
-    recovery.damaged_tasks += table_.CancelAll(*group, TaskEnd::kStoreCorrupt, pending.now);
-  }
   pending.rows = std::move(found.deletions);
   AddRowsLocked(pending);
   table_.Keep();
   recovery.damaged_groups.assign(found.damaged_groups.begin(), found.damaged_groups.end());
+  recovery.damaged_tasks = found.damaged_tasks;
+  recovery.ignored_rows = found.ignored_rows;
   recovery.is_clock_lost = found.is_clock_lost;
   recovery.bounded_leases = found.bounded_leases;
   return pending;

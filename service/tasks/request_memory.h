@@ -46,7 +46,7 @@ class RequestMemory {
     requests->second.order.pop_back();
     requests->second.facts.erase(key);
   }
-  // Forgets the requests since before `time_ms`.
+  // Forgets the requests since before `time_ms`, and the tenants that have no others.
   void ForgetBefore(
       int64_t time_ms,
       const std::function<void(const std::string& tenant, const Key&)>& on_forget = nullptr) {
@@ -57,7 +57,9 @@ class RequestMemory {
         });
       }
     }
+    std::erase_if(tenants_, [](const auto& tenant) { return tenant.second.order.empty(); });
   }
+  size_t tenants() const { return tenants_.size(); }
 
  private:
   struct Requests {

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/limits.h"
+#include "service/engine/names.h"
 #include "service/store/store_errors.h"
+#include "service/tasks/task_names.h"
 
 namespace sparseagg {
 namespace {
@@ -82,6 +84,14 @@ TaskEnd EndOf(const json& row) {
       NumberOf<int>(row, "end", 0, static_cast<int>(TaskEnd::kStoreCorrupt), 0));
 }
 
+bool IsGroupName(std::string_view qualified) {
+  const std::string_view tenant = TenantOf(qualified);
+  const std::string_view name = PublicName(qualified);
+  const auto parsed = ParseTaskName(name);
+  return parsed.ok() && parsed->number == 0 && ValidateTenant(tenant).ok() &&
+         QualifiedName(tenant, name) == qualified;
+}
+
 // Replaces invalid UTF-8, since a failure may quote any bytes.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -117,9 +127,13 @@ TaskRowName ParseTaskRowKey(std::string_view key) {
   const auto behind = [key](std::string_view prefix) {
     return std::string(key.substr(prefix.size()));
   };
+  const auto of_group = [&](Kind kind, std::string group) -> TaskRowName {
+    if (!IsGroupName(group)) return {};
+    return {.kind = kind, .group = std::move(group)};
+  };
   if (key == kClockRow) return {.kind = Kind::kClock};
-  if (key.starts_with(kEndKey)) return {.kind = Kind::kEnd, .group = behind(kEndKey)};
-  if (key.starts_with(kGroupKey)) return {.kind = Kind::kGroup, .group = behind(kGroupKey)};
+  if (key.starts_with(kEndKey)) return of_group(Kind::kEnd, behind(kEndKey));
+  if (key.starts_with(kGroupKey)) return of_group(Kind::kGroup, behind(kGroupKey));
   if (key.starts_with(kRequestKey)) {
     const std::string name = behind(kRequestKey);
     const size_t space = name.find(' ');
@@ -129,13 +143,15 @@ TaskRowName ParseTaskRowKey(std::string_view key) {
             .request_id = name.substr(space + 1)};
   }
   const size_t slash = key.rfind('/');
-  TaskRowName name;
-  if (!key.starts_with(kTaskKey) || slash == std::string_view::npos ||
-      !absl::SimpleAtoi(std::string(key.substr(slash + 1)), &name.number)) {
+  uint32_t number = 0;
+  if (!key.starts_with(kTaskKey) || slash == std::string_view::npos || slash < kTaskKey.size() ||
+      !absl::SimpleAtoi(std::string(key.substr(slash + 1)), &number)) {
     return {};
   }
-  name.kind = Kind::kTask;
-  name.group = key.substr(kTaskKey.size(), slash - kTaskKey.size());
+  TaskRowName name =
+      of_group(Kind::kTask, std::string(key.substr(kTaskKey.size(), slash - kTaskKey.size())));
+  if (TaskRowKey(name.group, number) != key) return {};
+  name.number = number;
   return name;
 }
 

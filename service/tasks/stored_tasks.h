@@ -36,11 +36,12 @@ void DeleteGroupRows(std::string_view qualified_group, std::vector<TaskRow>& row
 struct TaskRowName {
   enum class Kind : uint8_t { kOther, kClock, kEnd, kGroup, kRequest, kTask };
   Kind kind = Kind::kOther;
-  std::string group;       // qualified
+  std::string group;       // qualified; it is the name of a group
   uint32_t number = 0;     // of a task
   std::string tenant;      // of a request
   std::string request_id;  // of a request
 };
+// kOther for a key that no version has written.
 TaskRowName ParseTaskRowKey(std::string_view key);
 
 // A creation that is remembered by its request id.

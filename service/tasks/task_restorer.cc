@@ -19,7 +19,11 @@ void TaskRestorer::Read(TaskRow row) {
     }
     case Kind::kEnd: {
       const auto end = is_damaged ? absl::DataLossError("") : ReadGroupEnd(*row.value);
-      ends_[name.group] = end.ok() ? std::optional(*end) : std::nullopt;
+      if (end.ok()) {
+        ends_[name.group] = *end;
+      } else {
+        damaged_ends_.insert(name.group);
+      }
       return;
     }
     case Kind::kGroup:
@@ -29,7 +33,7 @@ void TaskRestorer::Read(TaskRow row) {
       if (request.ok()) {
         requests_.push_back({name.tenant, name.request_id, *request});
       } else {
-        result_.deletions.push_back({std::move(row.key), std::nullopt});
+        damaged_keys_.insert(std::move(row.key));
       }
       return;
     }
@@ -37,7 +41,7 @@ void TaskRestorer::Read(TaskRow row) {
       return ReadTaskOf(name, row);
     case Kind::kOther:
       // A later version may have written it, but not with a wrong checksum.
-      if (is_damaged) result_.deletions.push_back({std::move(row.key), std::nullopt});
+      (is_damaged ? damaged_keys_ : other_keys_).insert(std::move(row.key));
   }
 }
 
@@ -46,16 +50,16 @@ void TaskRestorer::ReadGroup(const TaskRowName& name, const TaskRow& row) {
   auto info = row.value.has_value() ? ReadTaskGroup(name.group, *row.value)
                                     : absl::StatusOr<TaskGroupInfo>(absl::DataLossError(""));
   if (info.ok() && TenantOf(info->round) == TenantOf(info->name)) {
-    table_.Add(*std::move(info), now_);
+    if (table_.FindGroup(name.group) == nullptr) table_.Add(*std::move(info), now_);
   } else {
-    result_.damaged_groups.insert(name.group);
+    groups_without_row_.insert(name.group);
   }
 }
 
 void TaskRestorer::ReadTaskOf(const TaskRowName& name, const TaskRow& row) {
   TaskGroup* group = table_.FindGroup(name.group);
   if (group == nullptr) {
-    result_.damaged_groups.insert(name.group);
+    groups_without_row_.insert(name.group);
     return;
   }
   if (name.number == 0 || name.number > group->info().count) {
@@ -65,7 +69,7 @@ void TaskRestorer::ReadTaskOf(const TaskRowName& name, const TaskRow& row) {
   auto record = row.value.has_value() ? ReadTask(TenantOf(name.group), *row.value)
                                       : absl::StatusOr<TaskRecord>(absl::DataLossError(""));
   if (!record.ok()) {
-    result_.damaged_tasks.push_back({group, name.number});
+    damaged_tasks_.push_back({group, name.number});
     return;
   }
   if (record->state == TaskState::kLeased) {
@@ -75,15 +79,33 @@ void TaskRestorer::ReadTaskOf(const TaskRowName& name, const TaskRow& row) {
   table_.Restore({group, name.number}, *std::move(record), now_);
 }
 
+void TaskRestorer::EndDamagedTasks() {
+  for (const TaskId& id : damaged_tasks_) {
+    // No task that has a row is as it was created.
+    const bool has_healthy_row = id.record() != TaskRecord();
+    result_.ignored_rows += has_healthy_row ? 1 : 0;
+    if (has_healthy_row) continue;
+    result_.damaged_tasks += table_.Cancel(id, TaskEnd::kStoreCorrupt, now_) ? 1 : 0;
+  }
+}
+
 void TaskRestorer::RestoreEnds() {
   for (const auto& [name, end] : ends_) {
     TaskGroup* group = table_.FindGroup(name);
-    if (group == nullptr) {
-      result_.damaged_groups.insert(name);
-    } else if (end.has_value()) {
-      table_.RestoreEnd(*group, *end);
+    if (group != nullptr) {
+      table_.RestoreEnd(*group, end);
     } else {
-      result_.damaged_ends.push_back(group);
+      groups_without_row_.insert(name);
+    }
+  }
+  for (const std::string& name : damaged_ends_) {
+    TaskGroup* group = table_.FindGroup(name);
+    if (ends_.contains(name)) {
+      ++result_.ignored_rows;
+    } else if (group != nullptr) {
+      result_.damaged_tasks += table_.CancelAll(*group, TaskEnd::kStoreCorrupt, now_);
+    } else {
+      groups_without_row_.insert(name);
     }
   }
 }
@@ -105,13 +127,35 @@ void TaskRestorer::RestoreClock() {
   result_.bounded_leases = table_.BoundLeases(result_.clock_ms);
 }
 
+void TaskRestorer::DeleteRows() {
+  for (const std::string& group : groups_without_row_) {
+    if (table_.FindGroup(group) != nullptr) {
+      ++result_.ignored_rows;
+      continue;
+    }
+    DeleteGroupRows(group, result_.deletions);
+    result_.damaged_groups.insert(group);
+  }
+  if (damaged_keys_.empty()) return;
+  for (const Request& request : requests_) {
+    other_keys_.insert(RequestRowKey(request.tenant, request.id));
+  }
+  for (const std::string& key : damaged_keys_) {
+    if (other_keys_.contains(key)) {
+      ++result_.ignored_rows;
+    } else {
+      result_.deletions.push_back({key, std::nullopt});
+    }
+  }
+}
+
 TaskRestorer::Result TaskRestorer::Finish() {
+  table_.Keep();
+  EndDamagedTasks();
   RestoreEnds();
   RestoreRequests();
   RestoreClock();
-  for (const std::string& group : result_.damaged_groups) {
-    DeleteGroupRows(group, result_.deletions);
-  }
+  DeleteRows();
   return std::move(result_);
 }
 

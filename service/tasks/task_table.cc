@@ -309,6 +309,11 @@ uint64_t TaskTable::BoundLeases(int64_t lease_now_ms) {
 
 // --- The journal ---
 
+void TaskTable::Commit(TaskGroup& group) {
+  group.committed_ = group.Snapshot();
+  if (group.unfinished() == 0) group.queue_ = {};
+}
+
 std::vector<TaskTable::Kept> TaskTable::Keep() {
   kept_stats_ = stats_;
   std::set<TaskGroup*> groups(added_.begin(), added_.end());
@@ -321,8 +326,7 @@ std::vector<TaskTable::Kept> TaskTable::Keep() {
   std::vector<Kept> kept;
   for (TaskGroup* group : groups) {
     kept.push_back({group, group->committed_.has_value() ? group->committed_->revision : 0});
-    group->committed_ = group->Snapshot();
-    if (group->unfinished() == 0) group->queue_ = {};
+    Commit(*group);
   }
   return kept;
 }

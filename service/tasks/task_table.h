@@ -112,6 +112,7 @@ class TaskTable {
 
   // Sets a task as it was stored.
   void Restore(const TaskId& id, TaskRecord record, const TaskTime& now);
+  // REQUIRES: Keep() was called after the group was added.
   void RestoreEnd(TaskGroup& group, const TaskGroupEnd& end);
   void RestoreForgottenRequest(std::string_view tenant, const std::string& request_id,
                                std::string digest, int64_t forgotten_ms);
@@ -126,6 +127,11 @@ class TaskTable {
   // Returns the creations that were forgotten since the last call: tenants and request ids.
   std::vector<std::pair<std::string, std::string>> TakeForgottenCreations() {
     return std::exchange(forgotten_creations_, {});
+  }
+  // Gives back what could not be stored; the next call returns it again.
+  void GiveBackForgottenCreations(
+      const std::vector<std::pair<std::string, std::string>>& creations) {
+    forgotten_creations_.insert(forgotten_creations_.end(), creations.begin(), creations.end());
   }
 
  private:
@@ -149,6 +155,8 @@ class TaskTable {
   void LeaveLease(const TaskId& id, const TaskRecord& record);
   uint64_t& CountOf(TaskGroup& group, TaskState state);
   void Erase(TaskGroup& group);
+  // Makes the present state of a group the one that is kept.
+  static void Commit(TaskGroup& group);
 
   // Ends a task, or its lease; see the diagram of task_types.h.
   void Finish(const TaskId& id, TaskState state, TaskEnd why, const TaskTime& now);
@@ -172,8 +180,9 @@ class TaskTable {
   uint32_t PopNext(TaskGroup& group);
   void AcquireFrom(std::string_view pool_key, const AcquireArgs& args, const RequestKey& request,
                    const TaskTime& now, std::vector<TaskId>& taken, uint64_t& bytes);
+  // The leases of the request that are still valid.
   std::vector<TaskId> LeasesOfRequest(std::string_view tenant, const AcquireArgs& args,
-                                      const RequestKey& request) const;
+                                      const RequestKey& request, const TaskTime& now) const;
 
   const Counted counted_;
   const uint64_t text_bytes_max_;

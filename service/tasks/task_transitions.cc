@@ -127,12 +127,15 @@ void TaskTable::Lease(const TaskId& id, const AcquireArgs& args, const RequestKe
 }
 
 std::vector<TaskId> TaskTable::LeasesOfRequest(std::string_view tenant, const AcquireArgs& args,
-                                               const RequestKey& request) const {
+                                               const RequestKey& request,
+                                               const TaskTime& now) const {
   std::vector<TaskId> leases;
   const auto worker = leased_.find(TenantKey(tenant, args.worker));
   if (worker == leased_.end()) return leases;
   for (const TaskId& id : worker->second) {
-    if (id.record().request == request) leases.push_back(id);
+    // Advance() may not have ended all leases that are over.
+    const TaskRecord& task = id.record();
+    if (task.request == request && task.lease_end_ms > now.lease_ms) leases.push_back(id);
   }
   // The order is that of the first answer.
   std::ranges::sort(leases, {}, [](const TaskId& id) { return id.record().token; });
@@ -177,7 +180,7 @@ TaskTable::Acquired TaskTable::Acquire(std::string_view tenant, const AcquireArg
   const RequestKey request = KeyOfRequest(tenant, args.worker, args.request_id);
   Acquired acquired;
   if (!request.empty()) {
-    acquired.tasks = LeasesOfRequest(tenant, args, request);
+    acquired.tasks = LeasesOfRequest(tenant, args, request, now);
     if (!acquired.tasks.empty()) return acquired;
   }
   // The leases of a request that is remembered have ended: nobody waits for new ones.
@@ -346,6 +349,7 @@ void TaskTable::RestoreEnd(TaskGroup& group, const TaskGroupEnd& end) {
     while (range != end.completed.end() && range->second < number) ++range;
     return range != end.completed.end() && range->first <= number;
   });
+  Commit(group);
 }
 
 }  // namespace sparseagg

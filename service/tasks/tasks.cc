@@ -43,12 +43,16 @@ Tasks::Tasks(TaskOptions options, const UpdateStore& store, TaskRowStore* rows)
             return store_.Find(round, contributor).has_value();
           },
           options_.limits.task_bytes_max / kTextShare),
+      pacers_(options_.limits.task_polls_per_second),
       clock_start_(options_.steady_now()) {
   // Larger than every token before: the epoch of a durable store grows with each start, and a
-  // process gives fewer than 2^40 tokens. Without a store, nothing is left of an earlier process
-  // but what its workers hold: a random number makes their tokens no others'.
-  const uint64_t first =
-      rows_ != nullptr ? store.Epoch().epoch << 40 : (random_() & 0x3FFF'FFFF) << 32;
+  // process gives fewer than 2^39 tokens. A process on a restored backup has the epoch of an
+  // earlier one: the random number makes it unlikely that both give the same token. Without a
+  // store, nothing is left of an earlier process but what its workers hold: the same holds for
+  // their tokens.
+  const uint64_t first = rows_ != nullptr
+                             ? (store.Epoch().epoch << 40) + (random_() & ((uint64_t{1} << 39) - 1))
+                             : (random_() & 0x3FFF'FFFF) << 32;
   table_.StartTokensAt(first + 1);
 }
 
@@ -96,6 +100,7 @@ absl::Status Tasks::Store(const Pending& pending) {
       KeepLocked(pending, announcements);
     } else {
       table_.TakeBack();
+      table_.GiveBackForgottenCreations(pending.forgotten_creations);
     }
   }
   Announce(announcements);
@@ -121,10 +126,10 @@ TaskTime Tasks::NowLocked() const {
 }
 
 void Tasks::AddRowsLocked(Pending& pending) {
-  const auto forgotten_requests = table_.TakeForgottenCreations();
+  pending.forgotten_creations = table_.TakeForgottenCreations();
   if (rows_ == nullptr) return;
   std::vector<TaskRow>& rows = pending.rows;
-  for (const auto& [tenant, request_id] : forgotten_requests) {
+  for (const auto& [tenant, request_id] : pending.forgotten_creations) {
     rows.push_back({RequestRowKey(tenant, request_id), std::nullopt});
   }
   const auto is_kept = [&](TaskGroup* group) {
@@ -156,11 +161,9 @@ void Tasks::AddRowsOfForgottenLocked(Pending& pending) {
     const TaskGroupInfo& info = group->info();
     if (info.durability != Durability::kDurable) continue;
     DeleteGroupRows(info.name, pending.rows);
-    const std::string_view tenant = TenantOf(info.name);
-    const bool is_known = info.request_id.empty() || options_.retry_horizon_ms == 0 ||
-                          table_.ForgottenRequest(tenant, info.request_id) != nullptr;
-    if (is_known) continue;
-    pending.rows.push_back({RequestRowKey(tenant, info.request_id),
+    if (info.request_id.empty() || options_.retry_horizon_ms == 0) continue;
+    // Also if the table remembers it: a group in memory that was forgotten before has no row.
+    pending.rows.push_back({RequestRowKey(TenantOf(info.name), info.request_id),
                             WriteForgottenRequest({info.request_digest, pending.now.wall_ms()})});
   }
 }
@@ -189,6 +192,7 @@ void Tasks::Tick() {
   Run([this](Step& step) {
     const auto horizon = static_cast<int64_t>(options_.retry_horizon_ms);
     table_.ForgetRequests(step.now.wall_ms() - horizon);
+    pacers_.Forget(step.now.steady);
     return absl::OkStatus();
   }).IgnoreError();
 }

@@ -80,6 +80,8 @@ struct TaskOptions {
 struct TaskRecovery {
   std::vector<std::string> damaged_groups;  // qualified; they are forgotten
   uint64_t damaged_tasks = 0;               // CANCELLED (STORE_CORRUPT)
+  // Damaged rows with the key of a healthy one. They stay; what they were of is not known.
+  uint64_t ignored_rows = 0;
   // The clock of leases was lost and goes on where the newest lease began, so that no lease lasts
   // longer than its duration from now.
   bool is_clock_lost = false;
@@ -96,7 +98,7 @@ class Tasks : public EngineObserver {
 
   // Restores what the store has kept. Call it once, before the other calls and after the engine has
   // recovered its rounds. `find_round` takes qualified names and returns NOT_FOUND for a round that
-  // does not exist.
+  // does not exist, UNAVAILABLE for one that is out of use until the next start: its tasks stay.
   absl::StatusOr<TaskRecovery> Recover(
       std::function<absl::StatusOr<RoundOfTasks>(const std::string&)> find_round);
 
@@ -181,6 +183,8 @@ class Tasks : public EngineObserver {
   struct Pending {
     TaskTime now;
     std::vector<TaskRow> rows;
+    // Tenants and request ids whose rows are deleted.
+    std::vector<std::pair<std::string, std::string>> forgotten_creations;
     bool adds_work = false;
     std::set<TaskGroup*> forgotten;
   };
@@ -240,7 +244,7 @@ class Tasks : public EngineObserver {
   // not while it waits for the disk.
   std::mutex table_mutex_;
   TaskTable table_;
-  std::map<std::string, PollPacer, std::less<>> pacers_;  // by tenant
+  PollPacers pacers_;
   std::chrono::steady_clock::time_point clock_start_;
   int64_t clock_base_ms_ = 0;
   int64_t clock_stored_ms_ = 0;

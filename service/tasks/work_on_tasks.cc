@@ -35,9 +35,7 @@ absl::StatusOr<AcquiredTasks> Tasks::Acquire(const std::string& tenant, const Ac
     step.adds_work = taken.is_new;
     step.holds_unstored = taken.tasks.empty();
     if (taken.tasks.empty()) {
-      PollPacer& pacer =
-          pacers_.try_emplace(tenant, options_.limits.task_polls_per_second).first->second;
-      acquired.retry = pacer.Next(step.now.steady);
+      acquired.retry = pacers_.Next(tenant, step.now.steady);
     }
     return absl::OkStatus();
   }));

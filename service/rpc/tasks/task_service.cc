@@ -26,6 +26,8 @@ constexpr int kCommitThreads = 64;
 constexpr uint64_t kWaitingCallsMax = 10'000;
 constexpr uint64_t kWaitingBytesMax = uint64_t{128} << 20;
 
+using Share = WaitingCalls::Share;
+
 // How late a lease or a deadline may end for those that wait. Every call ends them, too.
 constexpr std::chrono::milliseconds kTickInterval{250};
 
@@ -50,12 +52,12 @@ void TaskService::Drain() {
 }
 
 template <typename Request, typename Handle>
-grpc::ServerUnaryReactor* TaskService::Serve(grpc::CallbackServerContext& context, const char* rpc,
-                                             const grpc::ByteBuffer* request,
+grpc::ServerUnaryReactor* TaskService::Serve(grpc::CallbackServerContext& context,
+                                             const Method& method, const grpc::ByteBuffer* request,
                                              grpc::ByteBuffer* response, Handle handle) {
-  auto call = authoriser_.Authorise(context, rpc);
+  auto call = authoriser_.Authorise(context, method.rpc);
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
-  auto place = waiting_.Enter(request->Length());
+  auto place = waiting_.Enter(request->Length(), method.share);
   if (place == nullptr) {
     return Refuse<grpc::ServerUnaryReactor>(
         calls_, StoreBusy("too many calls about tasks wait for the disk; try again"));
@@ -75,7 +77,7 @@ grpc::ServerUnaryReactor* TaskService::CreateTasks(grpc::CallbackServerContext* 
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CreateTasksRequest>(
-      *context, "CreateTasks", request, response,
+      *context, {"CreateTasks"}, request, response,
       [this](const AuthorisedCall& call, const v1::CreateTasksRequest& create,
              grpc::ByteBuffer* answer) -> absl::Status {
         if (draining_) return DrainingError();
@@ -94,7 +96,7 @@ grpc::ServerUnaryReactor* TaskService::GetTask(grpc::CallbackServerContext* cont
                                                const grpc::ByteBuffer* request,
                                                grpc::ByteBuffer* response) noexcept {
   return Serve<v1::GetTaskRequest>(
-      *context, "GetTask", request, response,
+      *context, {"GetTask"}, request, response,
       [this](const AuthorisedCall& call, const v1::GetTaskRequest& get,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(
@@ -109,7 +111,7 @@ grpc::ServerUnaryReactor* TaskService::ListTasks(grpc::CallbackServerContext* co
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) noexcept {
   return Serve<v1::ListTasksRequest>(
-      *context, "ListTasks", request, response,
+      *context, {"ListTasks"}, request, response,
       [this](const AuthorisedCall& call, const v1::ListTasksRequest& list,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(const ListTasksArgs args, FromProto(list));
@@ -124,7 +126,7 @@ grpc::ServerUnaryReactor* TaskService::CancelTasks(grpc::CallbackServerContext* 
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CancelTasksRequest>(
-      *context, "CancelTasks", request, response,
+      *context, {"CancelTasks"}, request, response,
       [this](const AuthorisedCall& call, const v1::CancelTasksRequest& cancel,
              grpc::ByteBuffer* answer) -> absl::Status {
         const auto acting = authoriser_.ActingFor(call.caller);
@@ -152,7 +154,7 @@ grpc::ServerUnaryReactor* TaskService::AcquireTasks(grpc::CallbackServerContext*
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) noexcept {
   return Serve<v1::AcquireTasksRequest>(
-      *context, "AcquireTasks", request, response,
+      *context, {"AcquireTasks"}, request, response,
       [this](const AuthorisedCall& call, const v1::AcquireTasksRequest& acquire,
              grpc::ByteBuffer* answer) -> absl::Status {
         if (draining_) return DrainingError();
@@ -168,7 +170,7 @@ grpc::ServerUnaryReactor* TaskService::RenewTasks(grpc::CallbackServerContext* c
                                                   const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) noexcept {
   return Serve<v1::RenewTasksRequest>(
-      *context, "RenewTasks", request, response,
+      *context, {"RenewTasks", Share::kAll}, request, response,
       [this](const AuthorisedCall& call, const v1::RenewTasksRequest& renew,
              grpc::ByteBuffer* answer) -> absl::Status {
         std::vector<TaskLeaseKey> leases;
@@ -195,7 +197,7 @@ grpc::ServerUnaryReactor* TaskService::CompleteTask(grpc::CallbackServerContext*
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) noexcept {
   return Serve<v1::CompleteTaskRequest>(
-      *context, "CompleteTask", request, response,
+      *context, {"CompleteTask", Share::kAll}, request, response,
       [this](const AuthorisedCall& call, const v1::CompleteTaskRequest& complete,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(
@@ -211,7 +213,7 @@ grpc::ServerUnaryReactor* TaskService::FailTask(grpc::CallbackServerContext* con
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) noexcept {
   return Serve<v1::FailTaskRequest>(
-      *context, "FailTask", request, response,
+      *context, {"FailTask", Share::kAll}, request, response,
       [this](const AuthorisedCall& call, const v1::FailTaskRequest& fail,
              grpc::ByteBuffer* answer) -> absl::Status {
         SPARSEAGG_ASSIGN_OR_RETURN(

@@ -73,10 +73,14 @@ class TaskService : public TaskServiceBase {
                                      grpc::ByteBuffer* response) noexcept override;
 
  private:
+  struct Method {
+    const char* rpc = "";
+    WaitingCalls::Share share = WaitingCalls::Share::kMost;
+  };
   // Authorises the call, parses the request and runs `handle(call, request, response)`, which
   // returns a Status, on a thread that may wait for the disk.
   template <typename Request, typename Handle>
-  grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext& context, const char* rpc,
+  grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext& context, const Method& method,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
                                   Handle handle);
 

@@ -12,7 +12,6 @@
 #include "service/auth/authenticator.h"
 #include "service/auth/authorisation.h"
 #include "service/auth/token.h"
-#include "service/rpc/tasks/waiting_calls.h"
 #include "tests/service/rpc/messages.h"
 #include "tests/service/rpc/test_server.h"
 #include "tests/support/temporary_folder.h"
@@ -171,21 +170,6 @@ TEST_F(TaskServiceTest, AStoppingServerHandsOutNoTasksAndTakesWhatIsDone) {
   EXPECT_EQ(ErrorReason(refused), "SERVER_DRAINING");
   EXPECT_GT(RetryAfterMs(refused), 0u);
   EXPECT_TRUE(Call(*stub_, &Stub::CompleteTask, complete).ok());
-}
-
-TEST(WaitingCallsTest, CallsAndTheirBytesAreBoundedAndACallThatIsAloneHasAPlace) {
-  WaitingCalls waiting(/*calls_max=*/2, /*bytes_max=*/100);
-  auto large = waiting.Enter(1000);
-  EXPECT_NE(large, nullptr);
-  EXPECT_EQ(waiting.Enter(0), nullptr) << "the bytes are taken";
-  large.reset();
-  auto first = waiting.Enter(60);
-  EXPECT_EQ(waiting.Enter(41), nullptr);
-  auto second = waiting.Enter(40);
-  EXPECT_NE(second, nullptr);
-  EXPECT_EQ(waiting.Enter(0), nullptr) << "the places are taken";
-  first.reset();
-  EXPECT_NE(waiting.Enter(60), nullptr);
 }
 
 // --- Roles ---

@@ -55,5 +55,21 @@ TEST(PollPacerTest, FewWorkersWaitForTheLeastDelay) {
   }
 }
 
+TEST(PollPacersTest, ATenantIsForgottenWhenItsPacerIsAsANewOne) {
+  PollPacers pacers(1);
+  const std::chrono::steady_clock::time_point start{std::chrono::hours(1)};
+  for (int i = 0; i < 10; ++i) pacers.Next("busy", start);
+  pacers.Next("single", start);
+  pacers.Forget(start);
+  EXPECT_EQ(pacers.tenants(), 2u);
+  const auto later = start + seconds(2);
+  pacers.Forget(later);
+  EXPECT_EQ(pacers.tenants(), 1u) << "the slots of one of them are over";
+  EXPECT_EQ(pacers.Next("single", later).min, PollPacer::kDelayMin);
+  EXPECT_GT(pacers.Next("busy", later).min, seconds(5)) << "its slots are kept";
+  pacers.Forget(start + seconds(20));
+  EXPECT_EQ(pacers.tenants(), 0u);
+}
+
 }  // namespace
 }  // namespace sparseagg

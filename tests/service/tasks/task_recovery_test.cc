@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,66 @@ TEST_F(TaskRecoveryTest, ADamagedRowEndsItsTaskOrItsGroupOnly) {
   EXPECT_EQ(bench_.recovery.damaged_tasks, 0u);
   EXPECT_EQ(bench_.Get(task.name).end, TaskEnd::kStoreCorrupt);
   EXPECT_EQ(bench_.Get(task.name).end_time, task.end_time);
+}
+
+TEST_F(TaskRecoveryTest, ATaskWhoseRowIsDamagedDoesNotEndWithItsGroup) {
+  ASSERT_TRUE(bench_.Create("g", 3).ok());
+  const TaskSnapshot completed = bench_.Take("w");
+  ASSERT_TRUE(bench_.Complete(completed, *bench_.Submit("rounds/r", "g/1")).ok());
+  const TaskSnapshot failed = bench_.Take("w");
+  ASSERT_TRUE(bench_.Fail(failed, {.reason = "no model"}).ok());
+  bench_.EndRound("rounds/r", RoundState::kSealed);
+  bench_.tasks().Tick();
+  ASSERT_EQ(bench_.Get("taskgroups/g/tasks/3").end, TaskEnd::kRoundClosed);
+  Damage({"UPDATE tasks SET value = x'00' WHERE key LIKE 'task:%'"});
+  for (const uint64_t damaged : {1u, 0u}) {
+    ASSERT_TRUE(bench_.Start().ok());
+    EXPECT_EQ(bench_.recovery.damaged_tasks, damaged);
+    EXPECT_EQ(bench_.Get(completed.name).state, TaskState::kCompleted) << "its update is counted";
+    EXPECT_EQ(bench_.Get(failed.name).end, TaskEnd::kStoreCorrupt);
+    EXPECT_EQ(bench_.Get("taskgroups/g/tasks/3").end, TaskEnd::kRoundClosed);
+    const TaskGroupSnapshot group = bench_.Group("taskgroups/g");
+    EXPECT_EQ(group.completed, 1u);
+    EXPECT_EQ(group.cancelled, 2u);
+  }
+}
+
+TEST_F(TaskRecoveryTest, AProcessOnARestoredBackupGivesTokensOfItsOwn) {
+  ASSERT_TRUE(bench_.Create("g", 1).ok());
+  bench_.Kill();
+  const testing::TemporaryFolder backups;
+  const std::string backup = backups.path() + "/backup";
+  std::filesystem::copy(folder_.path(), backup, std::filesystem::copy_options::recursive);
+  ASSERT_TRUE(bench_.Start().ok());
+  const TaskSnapshot lost = bench_.Take("w");
+  bench_.MoveTo(backup);
+  ASSERT_TRUE(bench_.Start().ok());
+  const TaskSnapshot task = bench_.Take("v");
+  ASSERT_EQ(task.name, lost.name);
+  EXPECT_NE(task.lease->token, lost.lease->token);
+  EXPECT_EQ(ErrorReason(bench_.Renew(lost)), "TASK_FENCED");
+  EXPECT_TRUE(bench_.Renew(task).ok());
+  ASSERT_TRUE(bench_.Fail(task, {.handed_back = true}).ok());
+  ASSERT_TRUE(bench_.Start().ok());
+  EXPECT_GT(bench_.Take("w").lease->token, task.lease->token);
+}
+
+TEST_F(TaskRecoveryTest, ARequestThatIsForgottenWhileTheDiskIsFullIsDeletedLater) {
+  bench_.OpenRound("rounds/s", Durability::kDurable);
+  TaskGroupSpec spec;
+  spec.pool = "pool";
+  spec.round = "rounds/s";
+  spec.count = 1;
+  ASSERT_TRUE(bench_.tasks().Create({.request_id = "once", .groups = {spec}}).ok());
+  bench_.EndRound("rounds/s", RoundState::kRetired);
+  bench_.tasks().Tick();
+  ASSERT_THAT(Keys(), ElementsAre("clock", "request:default once"));
+  bench_.Pass(hours(7 * 24) + milliseconds(1));
+  disk_ = absl::ResourceExhaustedError("the disk is full");
+  bench_.tasks().Tick();
+  disk_ = absl::OkStatus();
+  bench_.tasks().Tick();
+  EXPECT_THAT(Keys(), ElementsAre("clock"));
 }
 
 TEST_F(TaskRecoveryTest, WithoutTheClockNoLeaseLastsLongerThanItsDuration) {

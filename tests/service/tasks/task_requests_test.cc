@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "service/tasks/request_memory.h"
 #include "tests/service/tasks/task_bench.h"
 #include "tests/support/temporary_folder.h"
 
@@ -143,6 +144,15 @@ TEST_P(TaskRequestsTest, AnAcquisitionIsRememberedAfterItsLeasesRanOut) {
   EXPECT_THAT(NamesOf(bench_.Acquire("w", 2, "request-1")), SizeIs(2)) << "the horizon is over";
 }
 
+// A step ends 20,000 leases at most.
+TEST_P(TaskRequestsTest, ARepeatedAcquisitionReturnsNoLeaseThatIsOver) {
+  ASSERT_TRUE(bench_.Create("g", 20'001).ok());
+  for (int i = 0; i < 200; ++i) ASSERT_THAT(bench_.Acquire("v", 100)->tasks, SizeIs(100));
+  ASSERT_THAT(bench_.Acquire("w", 1, "request-1")->tasks, SizeIs(1));
+  bench_.Pass(kLease);
+  EXPECT_THAT(NamesOf(bench_.Acquire("w", 1, "request-1")), IsEmpty());
+}
+
 TEST_P(TaskRequestsTest, APollIsRepeatedAsOftenAsOneLikes) {
   EXPECT_THAT(NamesOf(bench_.Acquire("w", 1, "request-1")), IsEmpty());
   ASSERT_TRUE(bench_.Create("g", 1).ok());
@@ -162,6 +172,23 @@ TEST(TaskRequestsOnAFullDiskTest, AnAcquisitionThatWasNotStoredIsNotRemembered) 
   EXPECT_FALSE(bench.Acquire("w", 1, "request-1").ok());
   disk = absl::OkStatus();
   EXPECT_THAT(bench.Acquire("w", 1, "request-1")->tasks, SizeIs(1));
+}
+
+TEST(RequestMemoryTest, ATenantWithoutRequestsIsForgotten) {
+  RequestMemory<std::string, int> memory(10);
+  memory.Add("acme", "old", 1, 100);
+  memory.Add("other", "old", 2, 100);
+  memory.Add("other", "new", 3, 200);
+  memory.Add("third", "taken back", 4, 200);
+  memory.TakeBack("third", "taken back");
+  std::vector<std::string> forgotten;
+  memory.ForgetBefore(150, [&](const std::string& tenant, const std::string& id) {
+    forgotten.push_back(tenant + " " + id);
+  });
+  EXPECT_THAT(forgotten, ElementsAre("acme old", "other old"));
+  EXPECT_EQ(memory.tenants(), 1u);
+  EXPECT_EQ(*memory.Find("other", "new"), 3);
+  EXPECT_EQ(memory.Find("acme", "old"), nullptr);
 }
 
 // --- Request ids of creations ---
@@ -227,6 +254,18 @@ TEST_P(TaskCreationsTest, ACreationIsNotRepeatedAfterARoundOfItWasDeletedAndItsN
   bench_.tasks().Tick();
   Restart();
   EXPECT_TRUE(bench_.tasks().Create(args).ok()) << "the horizon is over";
+}
+
+TEST_P(TaskCreationsTest, ACreationIsRememberedWhicheverOfItsRoundsIsDeletedFirst) {
+  Open("rounds/s");
+  bench_.OpenRound("rounds/m", Durability::kMemory);
+  const CreateTasksArgs args = ArgsFor({"rounds/m", "rounds/s"});
+  ASSERT_TRUE(bench_.tasks().Create(args).ok());
+  for (const char* round : {"rounds/m", "rounds/s"}) Delete(round);
+  Restart();
+  bench_.OpenRound("rounds/m", Durability::kMemory);
+  Open("rounds/s");
+  EXPECT_EQ(ErrorReason(bench_.tasks().Create(args).status()), "TASK_GROUP_NOT_FOUND");
 }
 
 TEST_P(TaskCreationsTest, WithoutAHorizonNoGroupThatIsLeftIsCreatedAgain) {
