@@ -53,6 +53,9 @@ class TaskEvents : public TaskObserver {
 // A round, told from others of its name.
 using RoundKey = std::pair<std::string, std::chrono::system_clock::time_point>;
 
+// What the failure of a damaged round begins with: the name of its status.
+const std::string kDamaged = absl::StatusCodeToString(absl::StatusCode::kDataLoss);
+
 // Returns the rounds for which this start had no memory: the engine has them as ABORTED, and the
 // store has them as open. A damaged round is not one of them, since it stays damaged.
 std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
@@ -61,7 +64,7 @@ std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
     if (record.phase != RoundPhase::kOpen) continue;
     const auto round = engine.GetRound(record.name);
     const bool is_scarce = round.ok() && round->state == RoundState::kAborted &&
-                           !round->failure.starts_with("DATA_LOSS");
+                           !round->failure.starts_with(kDamaged);
     if (is_scarce) rounds.emplace(record.name, round->create_time);
   }
   return rounds;
