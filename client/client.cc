@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
       [route = impl->caller.route, credentials] { return MakeChannel(route, credentials); },
       impl->options.connections_max);
   impl->stub = &impl->connections->first();
+  impl->leaves.emplace(impl->options);
   if (!impl->options.sleep) {
     impl->caller.options.sleep = [&channel = impl->connections->first_channel()](uint64_t ms) {
       SleepWhileConnecting(channel, ms);
@@ -85,6 +86,7 @@ absl::StatusOr<RoundInfo> Client::CreateRound(const NewRound& round) {
   }
   *request.mutable_spec()->mutable_policy() = ToProto(round.policy);
   request.mutable_spec()->set_keep_updates_until_deleted(round.keep_updates);
+  request.mutable_spec()->set_publish_partial(round.publish_partial);
   return impl_->RoundCall(request, &Stub::CreateRound);
 }
 

@@ -156,8 +156,8 @@ class Client {
   // server as Watch() does.
   absl::StatusOr<RoundInfo> Wait(const std::string& round, uint64_t timeout_ms = 0);
 
-  // Sends one update, whole or in chunks by its size. On OK the update is counted exactly once,
-  // even if attempts were repeated.
+  // Sends one update, whole or in chunks by its size; if the round has leaves, to the
+  // contributor's. On OK the update is counted exactly once, even if attempts were repeated.
   absl::StatusOr<Receipt> Submit(const std::string& round, const Update& update,
                                  const Progress& progress = {});
 
@@ -167,6 +167,17 @@ class Client {
   // updates only the first is sent with the others.
   std::vector<absl::StatusOr<Receipt>> SubmitMany(const std::string& round,
                                                   std::span<const Update> updates);
+
+  // Returns the partial aggregate of a published round that was created with publish_partial.
+  // FAILED_PRECONDITION: ROUND_NOT_PUBLISHED, RESULT_NOT_PARTIAL.
+  absl::StatusOr<PartialBytes> GetPartial(const std::string& round, const Progress& progress = {});
+  // Counts all updates that a partial aggregate covers, or none. `node`: the sender, as the
+  // contributor of an update. `update_id`: "": made of the content, so that a resend is recognised.
+  // Sent whole or in chunks by its size.
+  absl::StatusOr<Receipt> SubmitPartial(const std::string& round, const std::string& node,
+                                        const std::string& partial,
+                                        const std::string& update_id = "",
+                                        const Progress& progress = {});
 
   absl::StatusOr<Result> Pull(const std::string& round, const PullOptions& options = {});
 

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "client/client.h"
+#include "client/leaves.h"
 #include "client/transport/call.h"
 #include "client/transport/connections.h"
 #include "client/transport/retry.h"
@@ -38,6 +39,7 @@ struct Client::Impl {
   std::mutex mutex;
   std::optional<bool> knows_packed;
   RoundOrigins origins;
+  std::optional<Leaves> leaves;
 
   // The limits of a short call, and of one that transfers data.
   TimeLimits short_call() const { return {options.call_timeout_ms, 0}; }
@@ -119,8 +121,18 @@ struct Client::Impl {
   // as an old one; an error means that the server cannot be reached.
   absl::StatusOr<bool> ServerKnowsPacked();
 
+  // Sends to this server, whoever the contributor belongs to.
+  absl::StatusOr<Receipt> SubmitHere(const std::string& round, const Update& update,
+                                     const Progress& progress);
+  std::vector<absl::StatusOr<Receipt>> SubmitManyHere(const std::string& round,
+                                                      std::span<const Update> updates);
+  // Asks for the leaves of the round. Returns whether it has some.
+  bool LearnLeaves(const std::string& round);
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
+  // Reads what is missing of `partial`. Returns OK when it is complete.
+  absl::Status ReadPartialOnce(const std::string& round, uint64_t timeout_ms,
+                               const Progress& progress, PartialBytes& partial);
   absl::StatusOr<Result> PullOnce(const v1::GetAggregateRequest& request, uint64_t timeout_ms,
                                   const Progress& progress);
   // One call of WaitRound. `left_ms`: the rest of the caller's time limit; 0: no limit.

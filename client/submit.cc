@@ -1,7 +1,10 @@
 // The functions of Client that send updates: one update whole or in chunks, by its size, or many
 // small ones together (many_updates.h).
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,11 @@
 #include "client/upload.h"
 
 namespace sparseagg::client {
+namespace {
+
+constexpr char kWrongLeaf[] = "WRONG_LEAF";
+
+}  // namespace
 
 absl::StatusOr<bool> Client::Impl::ServerKnowsPacked() {
   SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));  // which may have held the lock
@@ -55,35 +63,35 @@ absl::StatusOr<Receipt> Client::Impl::SubmitInChunks(const EncodedUpdate& update
   }
 }
 
-absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
-                                       const Progress& progress) {
+absl::StatusOr<Receipt> Client::Impl::SubmitHere(const std::string& round, const Update& update,
+                                                 const Progress& progress) {
   bool knows_packed = true;
   if (update.encoding == kAuto) {
-    SPARSEAGG_ASSIGN_OR_RETURN(knows_packed, impl_->ServerKnowsPacked());
+    SPARSEAGG_ASSIGN_OR_RETURN(knows_packed, ServerKnowsPacked());
   }
   SPARSEAGG_ASSIGN_OR_RETURN(EncodedUpdate encoded, Encode(RoundName(round), update, knows_packed));
   std::vector<TensorEncoding> encodings = encoded.encodings();
-  absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= impl_->options.unary_bytes_max
-                                        ? impl_->SubmitWhole(std::move(encoded), progress)
-                                        : impl_->SubmitInChunks(encoded, progress);
-  if (!receipt.ok()) return impl_->Explain(receipt.status(), round);
+  absl::StatusOr<Receipt> receipt = encoded.total_bytes() <= options.unary_bytes_max
+                                        ? SubmitWhole(std::move(encoded), progress)
+                                        : SubmitInChunks(encoded, progress);
+  if (!receipt.ok()) return Explain(receipt.status(), round);
   receipt->encodings = std::move(encodings);
-  impl_->origins.Record(receipt->round, {receipt->durability, receipt->epoch});
+  origins.Record(receipt->round, {receipt->durability, receipt->epoch});
   return receipt;
 }
 
-std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round,
-                                                        std::span<const Update> updates) {
+std::vector<absl::StatusOr<Receipt>> Client::Impl::SubmitManyHere(const std::string& round,
+                                                                  std::span<const Update> updates) {
   const bool asks =
       std::ranges::any_of(updates, [](const Update& update) { return update.encoding == kAuto; });
-  const absl::StatusOr<bool> knows_packed = asks ? impl_->ServerKnowsPacked() : true;
+  const absl::StatusOr<bool> knows_packed = asks ? ServerKnowsPacked() : true;
   if (!knows_packed.ok()) return {updates.size(), knows_packed.status()};
 
-  ManyUpdates many(RoundName(round), updates, *knows_packed, impl_->options.unary_bytes_max);
-  RetryLoop retry(impl_->options, impl_->transfer());
+  ManyUpdates many(RoundName(round), updates, *knows_packed, options.unary_bytes_max);
+  RetryLoop retry(options, transfer());
   while (many.under_way()) {
     const size_t before = many.answered();
-    const absl::Status status = many.SendOnce(*impl_->stub, impl_->caller, retry.attempt_ms());
+    const absl::Status status = many.SendOnce(*stub, caller, retry.attempt_ms());
     if (many.answered() > before) retry.MadeProgress();
     if (!status.ok() && !retry.WaitToRetry(status)) many.GiveUp(status);
   }
@@ -91,18 +99,80 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
   std::optional<absl::Status> lost;  // computed once
   for (auto& outcome : many.TakeOutcomes()) {
     if (!outcome.has_value()) {
-      outcomes.push_back(Submit(round, updates[outcomes.size()]));
+      outcomes.push_back(SubmitHere(round, updates[outcomes.size()], {}));
       continue;
     }
     if (outcome->ok()) {
-      impl_->origins.Record((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
+      origins.Record((*outcome)->round, {(*outcome)->durability, (*outcome)->epoch});
     } else if (ErrorReason(outcome->status()) == "ROUND_NOT_FOUND") {
-      if (!lost.has_value()) lost = impl_->Explain(outcome->status(), round);
+      if (!lost.has_value()) lost = Explain(outcome->status(), round);
       outcome = *lost;
     }
     outcomes.push_back(*std::move(outcome));
   }
   return outcomes;
+}
+
+bool Client::Impl::LearnLeaves(const std::string& round) {
+  v1::GetRoundRequest request;
+  request.set_name(RoundName(round));
+  const absl::StatusOr<RoundInfo> info = RoundCall(request, &Stub::GetRound);
+  // Only a root says where to send. An owner may put any leaves, and their addresses, into the
+  // round of another server.
+  if (!info.ok() || info->tree.leaves.empty() || !info->tree.self.empty()) return false;
+  leaves->Learn(request.name(), info->tree);
+  return true;
+}
+
+absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
+                                       const Progress& progress) {
+  for (bool asked = false;; asked = true) {
+    SPARSEAGG_ASSIGN_OR_RETURN(Client * leaf,
+                               impl_->leaves->Find(RoundName(round), update.contributor));
+    Impl& there = leaf == nullptr ? *impl_ : *leaf->impl_;
+    absl::StatusOr<Receipt> receipt = there.SubmitHere(round, update, progress);
+    // The leaf may have moved.
+    if (absl::IsUnavailable(receipt.status())) impl_->leaves->Forget(RoundName(round));
+    if (ErrorReason(receipt.status()) != kWrongLeaf || asked || !impl_->LearnLeaves(round)) {
+      return receipt;
+    }
+  }
+}
+
+std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round,
+                                                        std::span<const Update> updates) {
+  std::vector<absl::StatusOr<Receipt>> outcomes(updates.size(), absl::UnknownError("not sent"));
+  std::vector<size_t> left(updates.size());
+  std::iota(left.begin(), left.end(), size_t{0});
+  for (bool asked = false;; asked = true) {
+    std::map<Client*, std::vector<size_t>> by_leaf;  // null: this server
+    for (const size_t i : left) {
+      const auto leaf = impl_->leaves->Find(RoundName(round), updates[i].contributor);
+      if (leaf.ok()) {
+        by_leaf[*leaf].push_back(i);
+      } else {
+        outcomes[i] = leaf.status();
+      }
+    }
+    std::vector<std::thread> threads;
+    for (const auto& [leaf, positions] : by_leaf) {
+      threads.emplace_back([&, leaf = leaf, positions = &positions] {
+        std::vector<Update> theirs;
+        for (const size_t i : *positions) theirs.push_back(updates[i]);
+        auto answers = (leaf == nullptr ? *impl_ : *leaf->impl_).SubmitManyHere(round, theirs);
+        for (size_t i = 0; i < answers.size(); ++i) {
+          outcomes[(*positions)[i]] = std::move(answers[i]);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    left.clear();
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      if (ErrorReason(outcomes[i].status()) == kWrongLeaf) left.push_back(i);
+      if (absl::IsUnavailable(outcomes[i].status())) impl_->leaves->Forget(RoundName(round));
+    }
+    if (left.empty() || asked || !impl_->LearnLeaves(round)) return outcomes;
+  }
 }
 
 }  // namespace sparseagg::client

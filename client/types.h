@@ -52,6 +52,21 @@ struct RoundPolicy {
   // The deadline: at most one of these.
   std::optional<std::chrono::milliseconds> open_for;  // after the creation
   std::optional<Time> open_until;
+  // Of a server with leaves: how long after the seal it waits for one that does not answer; unset:
+  // for ever.
+  std::optional<std::chrono::milliseconds> leaf_wait;
+};
+
+// A server that receives a part of a round's updates (docs/trees.md).
+struct Leaf {
+  std::string id;
+  std::string address;
+};
+
+// The leaves of a round.
+struct RoundTree {
+  std::vector<Leaf> leaves;  // empty: the round has none
+  std::string self;          // the leaf that the round is of; empty: the root
 };
 
 // What a published result was computed from.
@@ -67,6 +82,7 @@ struct Manifest {
   SealReason seal_reason = SealReason::kNone;
   std::map<std::string, uint64_t>
       late;  // the updates of `rejected` that came too late, by what had closed the round
+  std::vector<std::string> given_up_leaves;  // ids; nothing that was sent to them is counted
 };
 
 // How one tensor of a round is being reduced.
@@ -104,6 +120,14 @@ struct RoundInfo {
   std::optional<std::chrono::milliseconds> time_left;
   bool goal_reached = false;
   StoreEpoch epoch;
+  bool publish_partial = false;
+  RoundTree tree;
+};
+
+// A partial aggregate, as bytes (docs/partials.md).
+struct PartialBytes {
+  std::string bytes;
+  std::string digest;  // SHA-256, 32 bytes
 };
 
 // The outcome of Verify(): the result was computed again from the updates, with the same bits.
@@ -123,6 +147,8 @@ struct NewRound {
   RoundPolicy policy;
   // Whether the server keeps the updates until the round is deleted, as Verify() requires.
   bool keep_updates = false;
+  // Whether the result is the partial aggregate, which is not rounded: GetPartial().
+  bool publish_partial = false;
 };
 
 // One contributor's update: every tensor of the round once, with nnz 0 if it has no entries.
@@ -197,6 +223,17 @@ struct ServerLoad {
   uint64_t calls = 0;  // in progress, streams included
 };
 
+// What a root knows of one of its leaves.
+struct LeafStatus {
+  Leaf leaf;
+  bool up = false;
+  std::chrono::milliseconds silent_for{0};  // since its last answer
+  std::string error;                        // why the last call failed
+  uint64_t rounds = 0;
+  uint64_t partial_bytes = 0;  // received from it since the root started
+  uint64_t given_up = 0;       // rounds
+};
+
 struct ServerInfo {
   std::string version;
   std::vector<BackendStatus> backends;
@@ -209,6 +246,7 @@ struct ServerInfo {
   std::vector<Durability> durabilities;
   StoreEpoch epoch;
   std::optional<ServerLoad> load;  // for operators only
+  std::vector<LeafStatus> leaves;  // the same; of a server that was started with leaves
 };
 
 }  // namespace sparseagg::client

@@ -24,6 +24,7 @@
 #include "service/admin/event_log.h"
 #include "service/admin/observers.h"
 #include "service/allocator.h"
+#include "service/config/listen_address.h"
 #include "service/engine/engine.h"
 #include "service/gpu_loss.h"
 #include "service/http/http_edge.h"
@@ -38,6 +39,7 @@
 #include "service/stop_signals.h"
 #include "service/store/durable_store.h"
 #include "service/store/store.h"
+#include "service/tree/start_tree.h"
 
 namespace sparseagg {
 namespace {
@@ -145,7 +147,8 @@ struct Server {
   std::unique_ptr<UpdateStore> store;
   TaskRowStore* task_rows = nullptr;  // of the store; null: in memory
   std::shared_ptr<Tasks> tasks;       // observes the engine
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Engine> inner;
+  std::unique_ptr<TreeEngine> engine;  // inner with the rounds of leaves
   std::unique_ptr<AdminServer> admin;  // reads the engine's state
   std::unique_ptr<GrpcServer> grpc;    // is destroyed before what it uses
   std::unique_ptr<HttpEdge> http;      // last: calls grpc
@@ -259,10 +262,12 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   }
   v1::ServerInfo info =
       MakeServerInfo(server.backend, config, *server.store, engine_options.default_durability);
-  server.engine = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
-  WarnOfMemory(server.engine->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
-  SPARSEAGG_RETURN_IF_ERROR(server.engine->Recover());
-  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.engine, *server.store, log));
+  server.inner = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
+  WarnOfMemory(server.inner->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
+  SPARSEAGG_RETURN_IF_ERROR(server.inner->Recover());
+  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.inner, *server.store, log));
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      server.engine, StartTree(config, *server.inner, *server.store, server.task_rows, log));
   const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());
   for (const RoundSnapshot& round : rounds) server.protection->RecordRecovered(round);
   server.rounds = rounds.size();
@@ -276,11 +281,6 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   server.gpu_loss->Attach(
       server.grpc.get());  // last, so that no error return leaves the two attached
   return server;
-}
-
-// The configured address with the port that was bound: "127.0.0.1:0" has none.
-std::string BoundAddress(const std::string& listen, int port) {
-  return port == 0 ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
 
 void AnnounceServing(const Server& server, const ServerConfig& config, const Log& log) {

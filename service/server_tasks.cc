@@ -72,7 +72,7 @@ std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
 std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protection, const Log& log,
                                  const UpdateStore& store, TaskRowStore* rows) {
   TaskOptions options{.limits = config.task_limits};
-  options.limits.retry_horizon_ms = config.limits.retry_horizon_ms;
+  options.retry_horizon_ms = config.limits.retry_horizon_ms;
   options.tenant_tasks_max = [&protection](std::string_view tenant) {
     return protection.TasksMaxOf(tenant);
   };

@@ -98,6 +98,7 @@ json ToJson(const client::Manifest& manifest) {
                  {"result_digest", absl::BytesToHexString(manifest.result_digest)},
                  {"infinite_values", manifest.infinite_values},
                  {"late", manifest.late},
+                 {"given_up_leaves", manifest.given_up_leaves},
                  {"seal_reason", client::SealReasonName(manifest.seal_reason)}};
   SetTime(object, "publish_time", manifest.publish_time);
   return object;
@@ -251,6 +252,7 @@ std::string ToText(const client::RoundInfo& round) {
   for (const auto& [reason, count] : manifest.late) {
     AppendLine(out, "late", absl::StrCat(count, " after ", reason));
   }
+  for (const std::string& leaf : manifest.given_up_leaves) AppendLine(out, "given up", leaf);
   if (manifest.infinite_values > 0) {
     AppendLine(out, "infinite", absl::StrCat(manifest.infinite_values, " values"));
   }

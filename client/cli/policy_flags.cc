@@ -24,6 +24,9 @@ void AddPolicyFlags(CLI::App& command, PolicyFlags& flags) {
       "--deadline", flags.deadline,
       "When the round is sealed at the latest: after this time (10m, 2h), or at a time "
       "(2026-01-31T18:00:00Z)");
+  command.add_option("--leaf-wait", flags.leaf_wait,
+                     "With leaves: how long after the seal one that does not answer is waited for "
+                     "(default: for ever)");
 }
 
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(const std::string& flag,
@@ -51,6 +54,9 @@ absl::StatusOr<client::RoundPolicy> PolicyOf(const PolicyFlags& flags) {
   policy.max_contributors = flags.max;
   if (!flags.grace.empty()) {
     SPARSEAGG_ASSIGN_OR_RETURN(policy.grace, ParseDuration("--grace", flags.grace));
+  }
+  if (!flags.leaf_wait.empty()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(policy.leaf_wait, ParseDuration("--leaf-wait", flags.leaf_wait));
   }
   if (flags.deadline.empty()) return policy;
   absl::Time time;

@@ -18,9 +18,10 @@ struct PolicyFlags {
   uint64_t max = 0;
   std::string grace;
   std::string deadline;
+  std::string leaf_wait;
 };
 
-// Adds --goal, --grace, --min, --max and --deadline.
+// Adds --goal, --grace, --min, --max, --deadline and --leaf-wait.
 void AddPolicyFlags(CLI::App& command, PolicyFlags& flags);
 
 // INVALID_ARGUMENT for a malformed time. The server checks that the flags are consistent.

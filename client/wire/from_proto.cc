@@ -38,6 +38,7 @@ RoundPolicy ToPolicy(const v1::RoundPolicy& proto) {
   policy.max_contributors = proto.max_contributors();
   if (proto.has_open_for()) policy.open_for = ToMilliseconds(proto.open_for());
   if (proto.has_open_until()) policy.open_until = ToTime(proto.open_until());
+  if (proto.has_leaf_wait()) policy.leaf_wait = ToMilliseconds(proto.leaf_wait());
   return policy;
 }
 
@@ -80,6 +81,7 @@ Manifest FromProto(const v1::Manifest& proto) {
   manifest.infinite_values = proto.infinite_values();
   if (proto.has_publish_time()) manifest.publish_time = ToTime(proto.publish_time());
   manifest.seal_reason = static_cast<SealReason>(proto.seal_reason());
+  manifest.given_up_leaves.assign(proto.given_up_leaves().begin(), proto.given_up_leaves().end());
   manifest.late = {proto.late().begin(), proto.late().end()};
   return manifest;
 }
@@ -116,6 +118,11 @@ absl::StatusOr<RoundInfo> FromProto(const v1::Round& proto) {
   if (proto.has_time_left()) round.time_left = ToMilliseconds(proto.time_left());
   round.goal_reached = proto.goal_reached();
   round.epoch = ToEpoch(proto.epoch());
+  round.publish_partial = proto.spec().publish_partial();
+  for (const v1::Leaf& leaf : proto.spec().tree().leaves()) {
+    round.tree.leaves.push_back({leaf.id(), leaf.address()});
+  }
+  round.tree.self = proto.spec().tree().self();
   return round;
 }
 
@@ -171,6 +178,15 @@ ServerInfo FromProto(const v1::ServerInfo& proto) {
                  .open_uploads = load.open_uploads(),
                  .rounds = load.rounds(),
                  .calls = load.calls()};
+  }
+  for (const v1::LeafStatus& leaf : proto.leaves()) {
+    info.leaves.push_back({.leaf = {leaf.leaf().id(), leaf.leaf().address()},
+                           .up = leaf.up(),
+                           .silent_for = ToMilliseconds(leaf.silent_for()),
+                           .error = leaf.error(),
+                           .rounds = leaf.rounds(),
+                           .partial_bytes = leaf.partial_bytes(),
+                           .given_up = leaf.given_up()});
   }
   return info;
 }

@@ -19,6 +19,7 @@ v1::RoundPolicy ToProto(const RoundPolicy& policy) {
   proto.set_max_contributors(policy.max_contributors);
   if (policy.grace.count() != 0) SetDuration(policy.grace, proto.mutable_grace());
   if (policy.open_for) SetDuration(*policy.open_for, proto.mutable_open_for());
+  if (policy.leaf_wait) SetDuration(*policy.leaf_wait, proto.mutable_leaf_wait());
   if (policy.open_until) {
     const auto since_epoch = policy.open_until->time_since_epoch();
     const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);

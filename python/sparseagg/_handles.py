@@ -11,9 +11,11 @@ from typing import Any, SupportsFloat, SupportsIndex
 import grpc
 
 from sparseagg import _arguments, _requests
+from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._local_server import LocalServer
 from sparseagg._lost_rounds import Birth, why_not_found
 from sparseagg._net import address as _address
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.retry import RetryPolicy
 from sparseagg.errors import (
     InvalidArgumentError,
@@ -66,6 +68,23 @@ class ClientBase:
         )
         self._known_server: _requests.Server | None = None
 
+        kind = type(self)  # not `self`, which the connection must not keep alive
+
+        def new_client(leaf_address: str) -> Any:
+            return kind(
+                leaf_address,
+                timeout=timeout,
+                retry=retry,
+                tls=tls,
+                token=token,
+                credentials=credentials,
+                metadata=metadata,
+                channel_options=channel_options,
+                connections=connections,
+            )
+
+        self._transport.new_client = new_client
+
     def _owns(self, server: LocalServer) -> None:
         """Ends `server` with this client. Its rounds refer to it, and nothing else does that lives longer."""
         self._transport.local_server = server
@@ -93,10 +112,18 @@ class RoundBase:
         self._server = server
         self.name = name
         self._specs: dict[str, TensorSpec] | None = None
+        self._leaves: RoundLeaves | None = None
         self._birth: Birth | None = None
         if info is not None:
             self._specs = {spec.name: spec for spec in info.tensors}
             self._was_born(info.durability, info.epoch)
+
+    def _at_leaf(self, update: EncodedUpdate) -> Any:
+        """Returns the handle of the round at the server that takes the update; this one where the round has no leaves.
+        Known once `_specs` are."""
+        if self._leaves is None or update.is_partial:
+            return self
+        return self._leaves.handle(self, update.header.contributor)
 
     def _was_born(self, durability: str, epoch: StoreEpoch) -> None:
         """Keeps the first that is told."""

@@ -115,6 +115,7 @@ def round_policy(
     max_contributors: SupportsIndex | None,
     deadline: Seconds | datetime | None,
     grace: Seconds | None,
+    leaf_wait: Seconds | None = None,
 ) -> types_pb2.RoundPolicy:
     """See `Client.create_round`; what contradicts itself is refused by the server."""
     policy = types_pb2.RoundPolicy(
@@ -124,6 +125,8 @@ def round_policy(
     )
     if grace:
         policy.grace.CopyFrom(duration("grace", grace))
+    if leaf_wait is not None:
+        policy.leaf_wait.CopyFrom(duration("leaf_wait", leaf_wait))
     set_deadline(policy, deadline)
     return policy
 

@@ -12,6 +12,7 @@ from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._local_server import LocalServer
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.transport import Transport
 from sparseagg._proto import aggregation_pb2
 from sparseagg._uploads import reduce_messages
@@ -126,6 +127,7 @@ class Client(ClientBase):
         grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
         publish_partial: bool = False,
+        leaf_wait: SupportsFloat | timedelta | None = None,
     ) -> Round:
         """Opens a round.
 
@@ -145,15 +147,21 @@ class Client(ClientBase):
             `Round.verify` can compute the result again. For durable rounds.
         publish_partial: the result is the partial aggregate, which is not rounded: `Round.partial` reads it, and
             `Round.submit_partial` merges it into a round of the same tensors, here or on another server.
+        leaf_wait: of a server with leaves: how long (seconds or a timedelta) after the seal it waits for one that does
+            not answer, before it gives that up with all updates sent to it; for ever when left out.
 
         Raises InvalidArgumentError (the message names tensor and limit), AlreadyExistsError (round_id is taken).
         """
-        policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
+        policy = _requests.round_policy(
+            goal, min_contributors, max_contributors, deadline, grace, leaf_wait
+        )
         request = _requests.create_round(
             tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
         )
-        info = round_from_proto(self._transport.unary("CreateRound", request))
-        return Round(self._transport, self._server, info.name, info)
+        answer = self._transport.unary("CreateRound", request)
+        created = Round(self._transport, self._server, answer.name, round_from_proto(answer))
+        created._leaves = RoundLeaves(answer)
+        return created
 
     def round(self, name: str) -> Round:
         """Returns a handle of a round that someone opened. Asks the server nothing yet.

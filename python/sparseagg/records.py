@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
+from sparseagg._net.proto_values import enum_name, seconds_of, time_of
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.tensors import TensorSpec
 
@@ -73,6 +74,7 @@ class RoundPolicy:
     grace: seconds after the goal in which further updates count.
     open_for: seconds from the round's creation to its deadline.
     open_until: the deadline as a moment, in UTC.
+    leaf_wait: seconds after the seal in which a leaf that does not answer is waited for; None: for ever.
     """
 
     goal: int = 0
@@ -81,6 +83,7 @@ class RoundPolicy:
     grace: float = 0.0
     open_for: float | None = None
     open_until: datetime | None = None
+    leaf_wait: float | None = None
 
 
 _NO_POLICY = RoundPolicy()
@@ -126,6 +129,7 @@ class Manifest:
     publish_time: in UTC; None for a stateless reduction.
     seal_reason: "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction.
     late: those of `rejected` that came when no more were accepted, by cause: a reason to seal, or "FULL".
+    given_up_leaves: ids of the leaves that were given up: nothing that was sent to them is counted.
     """
 
     contributors: int
@@ -138,6 +142,7 @@ class Manifest:
     publish_time: datetime | None
     seal_reason: str = ""
     late: dict[str, int] = field(default_factory=dict, hash=False)
+    given_up_leaves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -322,6 +327,7 @@ def manifest_from_proto(message: Any) -> Manifest:
         publish_time=time_of(message, "publish_time"),
         seal_reason=_seal_reason(message),
         late=dict(message.late),
+        given_up_leaves=tuple(message.given_up_leaves),
     )
 
 
@@ -388,6 +394,7 @@ def _policy_from_proto(message: Any) -> RoundPolicy:
         grace=seconds_of(message, "grace") or 0.0,
         open_for=seconds_of(message, "open_for"),
         open_until=time_of(message, "open_until"),
+        leaf_wait=seconds_of(message, "leaf_wait"),
     )
 
 
@@ -421,27 +428,6 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
         durabilities=tuple(durability_name(number) for number in message.durabilities),
         epoch=epoch_from_proto(message.epoch),
     )
-
-
-def enum_name(enum_type: Any, number: int, prefix: str) -> str:
-    """Returns the name of an enum's number without the prefix."""
-    if number not in enum_type.values():
-        return f"{prefix[:-1]} {number}"  # a word of a newer server
-    return str(enum_type.Name(number))[len(prefix) :]
-
-
-def time_of(message: Any, field: str) -> datetime | None:
-    """Returns a Timestamp field in UTC; None where it is not set."""
-    if not message.HasField(field):
-        return None
-    return datetime.fromtimestamp(getattr(message, field).ToNanoseconds() / 1e9, tz=timezone.utc)
-
-
-def seconds_of(message: Any, field_name: str) -> float | None:
-    """Returns a Duration field; None where it is not set."""
-    if not message.HasField(field_name):
-        return None
-    return float(getattr(message, field_name).ToNanoseconds() / 1e9)
 
 
 def _seal_reason(message: Any) -> str:

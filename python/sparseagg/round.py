@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Callable, Literal, SupportsFloat, overload
 
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.partials import PartialRound
 from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter, Progress
@@ -51,7 +53,9 @@ class Round(PartialRound):
 
     def _info(self, timeout: float | None) -> RoundInfo:
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        info = round_from_proto(self._call("GetRound", request, timeout=timeout))
+        answer = self._call("GetRound", request, timeout=timeout)
+        info = round_from_proto(answer)
+        self._leaves = RoundLeaves(answer)
         self._was_born(info.durability, info.epoch)
         return info
 
@@ -126,6 +130,9 @@ class Round(PartialRound):
         self, update: EncodedUpdate, idle_timeout: float, call_timeout: float, meter: Meter
     ) -> Receipt:
         """Sends one update, whole or in chunks, none of which may take longer than `idle_timeout`."""
+        leaf = self._at_leaf(update)
+        if leaf is not self:
+            return leaf._send(update, idle_timeout, call_timeout, meter)
         if update.message_bytes <= self._server().message_bytes_max:
             message = update.whole()
             begin = time.monotonic()
@@ -404,16 +411,21 @@ class Round(PartialRound):
         def on_answer(update: EncodedUpdate, outcome: Outcome) -> None:
             outcomes[positions.pop(id(update))] = outcome
 
-        with UpdateStream(
-            self._transport, self._server().message_bytes_max, on_answer, timeout, meter
-        ) as stream:
+        with ExitStack() as stack:
+            streams: dict[Round, UpdateStream] = {}  # by the handle at the leaf
             for position, update in enumerate(updates):
                 if isinstance(update, SparseAggError):
                     outcomes[position] = update
                     continue
+                leaf = self._at_leaf(update)
+                if leaf not in streams:
+                    limit = leaf._server().message_bytes_max
+                    stream = UpdateStream(leaf._transport, limit, on_answer, timeout, meter)
+                    streams[leaf] = stack.enter_context(stream)
                 positions[id(update)] = position
-                stream.submit(update)
-            stream.finish()
+                streams[leaf].submit(update)
+            for stream in streams.values():
+                stream.finish()
         ordered = [outcomes[position] for position in range(len(outcomes))]
         return self._all_explained(ordered)
 

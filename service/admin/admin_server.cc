@@ -293,6 +293,7 @@ std::string AdminServerImpl::MetricsText() const {
     const EngineStats stats = engine->Stats();
     append(EngineGauges(stats, engine->limits()));
     if (stats.device.has_value()) append(DeviceGauges(*stats.device));
+    if (!stats.leaves.empty()) append(LeafGauges(stats.leaves));
     if (tasks_ != nullptr) append(TaskGauges(tasks_->Stats(), tasks_->limits()));
     append({Gauge("sparseagg_store_free_bytes_min", "Limit store-free-bytes-min",
                   static_cast<double>(engine->limits().store_free_bytes_min))});

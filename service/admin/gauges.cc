@@ -175,6 +175,31 @@ std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const T
   };
 }
 
+std::vector<prometheus::MetricFamily> LeafGauges(const std::vector<LeafStatus>& leaves) {
+  using Type = prometheus::MetricType;
+  prometheus::MetricFamily up = Family("sparseagg_leaf_up", "1 if the leaf answers", Type::Gauge);
+  prometheus::MetricFamily silent =
+      Family("sparseagg_leaf_silent_seconds", "Time since the leaf's last answer", Type::Gauge);
+  prometheus::MetricFamily bytes =
+      Family("sparseagg_leaf_partial_bytes_total",
+             "Bytes of partial aggregates that were received from the leaf", Type::Counter);
+  prometheus::MetricFamily given_up = Family(
+      "sparseagg_leaf_given_up_total", "Rounds in which the leaf was given up", Type::Counter);
+  for (const LeafStatus& leaf : leaves) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"leaf", leaf.leaf.id}};
+    metric.gauge.value = leaf.up ? 1 : 0;
+    up.metric.push_back(metric);
+    metric.gauge.value = std::chrono::duration<double>(leaf.silent_for).count();
+    silent.metric.push_back(metric);
+    metric.counter.value = static_cast<double>(leaf.partial_bytes);
+    bytes.metric.push_back(metric);
+    metric.counter.value = static_cast<double>(leaf.given_up);
+    given_up.metric.push_back(metric);
+  }
+  return {up, silent, bytes, given_up};
+}
+
 std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   prometheus::MetricFamily busy =

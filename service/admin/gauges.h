@@ -31,6 +31,8 @@ std::optional<uint64_t> FreeBytes(const std::string& directory);
 
 std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, const Limits& limits);
 std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const TaskLimits& limits);
+// One series for each leaf of a root.
+std::vector<prometheus::MetricFamily> LeafGauges(const std::vector<LeafStatus>& leaves);
 std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device);
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);

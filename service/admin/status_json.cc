@@ -35,6 +35,21 @@ Json DeviceJson(const std::optional<DeviceStats>& device) {
           {"busy_seconds", device->busy_seconds}};
 }
 
+Json LeavesJson(const std::vector<LeafStatus>& leaves) {
+  Json list = Json::array();
+  for (const LeafStatus& leaf : leaves) {
+    list.push_back({{"id", leaf.leaf.id},
+                    {"address", leaf.leaf.address},
+                    {"up", leaf.up},
+                    {"silent_ms", leaf.silent_for.count()},
+                    {"error", leaf.error},
+                    {"rounds", leaf.rounds},
+                    {"partial_bytes", leaf.partial_bytes},
+                    {"given_up", leaf.given_up}});
+  }
+  return list;
+}
+
 Json EngineJson(const Engine& engine) {
   const EngineStats stats = engine.Stats();
   const Limits& limits = engine.limits();
@@ -62,6 +77,7 @@ Json EngineJson(const Engine& engine) {
           {"upload_disk", UseOf(stats.upload_disk_bytes, limits.upload_disk_bytes_max)},
           {"waiting_tasks", stats.waiting_tasks},
           {"device", DeviceJson(stats.device)},
+          {"leaves", LeavesJson(stats.leaves)},
           {"disk_free_min", limits.store_free_bytes_min}};
 }
 

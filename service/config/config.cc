@@ -170,6 +170,17 @@ std::vector<Setting> ServingSettings() {
                      "HOST:PORT or none", &AddressOrNoneError),
       TextSetting("admin-port-file", "File to which the server writes its admin port",
                   SPARSEAGG_FIELD(std::string, admin_port_file), true),
+      AddressSetting(
+          TextSetting("leaves",
+                      "Servers that receive the updates of this server's rounds, between commas: "
+                      "HOST:PORT or ID=HOST:PORT (docs/trees.md); empty: none",
+                      SPARSEAGG_FIELD(std::string, leaves), true),
+          "HOST:PORT or ID=HOST:PORT, between commas", &LeavesError),
+      TextSetting("leaves-token-file", "File with the token that this server shows to its leaves",
+                  SPARSEAGG_FIELD(std::string, leaves_token_file), true),
+      TextSetting("leaves-authority",
+                  "File with the CA of the certificates of the leaves; empty: plaintext",
+                  SPARSEAGG_FIELD(std::string, leaves_authority), true),
       TextSetting("data-dir",
                   "Directory for durable rounds, which are then the default; empty: rounds are "
                   "kept in memory only",

@@ -50,7 +50,10 @@ struct ServerConfig {
   std::string http_origins;  // between commas, or "*"
   uint64_t http_connections_max = 16'384;
   uint64_t http_bytes_max = uint64_t{256} << 20;
-  std::string data_dir;  // empty: rounds live in memory only
+  std::string leaves;  // between commas: HOST:PORT or ID=HOST:PORT
+  std::string leaves_token_file;
+  std::string leaves_authority;  // file; empty: plaintext
+  std::string data_dir;          // empty: rounds live in memory only
   TlsFiles tls;
   bool allow_plaintext = false;
   std::string credentials;  // file; if it and jwt_keys are empty, there is no authentication

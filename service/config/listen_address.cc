@@ -75,6 +75,23 @@ std::string ListenAddressError(std::string_view address) {
   return bytes <= kPathMax ? "" : absl::StrCat("the path has more than ", kPathMax, " bytes");
 }
 
+std::string BoundAddress(const std::string& listen, int port) {
+  return port == 0 ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+}
+
+std::string LeavesError(std::string_view list) {
+  if (list.empty()) return "";
+  const std::vector<std::string> leaves =
+      absl::StrSplit(absl::string_view(list.data(), list.size()), ',');
+  for (const std::string& leaf : leaves) {
+    const size_t equals = leaf.find('=');
+    const std::string address = equals == std::string::npos ? leaf : leaf.substr(equals + 1);
+    if (equals == 0) return absl::StrCat(leaf, " has no id before the =");
+    if (std::string wrong = HostAndPortError(address); !wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 std::string OriginsError(std::string_view list) {
   const std::vector<std::string> origins =
       absl::StrSplit(absl::string_view(list.data(), list.size()), ',');

@@ -12,8 +12,15 @@ namespace sparseagg {
 // valid. Does not check that the host exists.
 std::string HostAndPortError(std::string_view address);
 
-// The same; also accepts unix:PATH and unix-abstract:NAME.
+// Returns the configured address with the port that was bound: "127.0.0.1:0" has none.
+std::string BoundAddress(const std::string& listen, int port);
+
+// Returns what is wrong with the same, or unix:PATH or unix-abstract:NAME.
 std::string ListenAddressError(std::string_view address);
+
+// Returns what is wrong with a list of leaves ("a.example.org:50061,two=b:50061" or empty): an
+// address, or an id and an address; empty if it is valid.
+std::string LeavesError(std::string_view list);
 
 // Returns what is wrong with a list of origins of web pages ("https://app.example.org,
 // http://localhost:8000", "*" or empty), in the form in which browsers send them; empty if it is

@@ -318,7 +318,7 @@ absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUpload(
 absl::StatusOr<std::shared_ptr<Upload>> EngineImpl::BeginUploadTo(
     const std::shared_ptr<Round>& round, const UpdateHeader& header,
     std::vector<EncodedHeader> tensors) {
-  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(*round, header, IsPartialBody(tensors)));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round->Counted(header.contributor));
   std::shared_ptr<const TensorReducers> reducers;
   if (!counted.has_value()) {

@@ -69,6 +69,10 @@ absl::Status CheckPolicy(const RoundPolicy& policy, const Limits& limits) {
   if (policy.open_for.has_value() && policy.open_until.has_value()) {
     return Invalid("policy.open_for and policy.open_until are both set; a round has one deadline");
   }
+  if (policy.leaf_wait.has_value() &&
+      (*policy.leaf_wait < milliseconds(0) || *policy.leaf_wait > kPolicyTimeMax)) {
+    return Invalid("policy.leaf_wait must be from 0 to 10 years");
+  }
   if (!policy.open_for.has_value()) return absl::OkStatus();
   if (*policy.open_for <= milliseconds(0)) return Invalid("policy.open_for must be above 0");
   return CheckLongest("open_for", *policy.open_for, limits);

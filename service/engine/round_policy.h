@@ -29,6 +29,8 @@ struct RoundPolicy {
   // The deadline; at most one of the two is set.
   std::optional<std::chrono::milliseconds> open_for;  // counted from the creation
   std::optional<std::chrono::system_clock::time_point> open_until;
+  // How long a root waits after the seal for a leaf that does not answer; nullopt: for ever.
+  std::optional<std::chrono::milliseconds> leaf_wait;
 
   bool operator==(const RoundPolicy&) const = default;
 };

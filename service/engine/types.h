@@ -12,6 +12,7 @@
 #include "service/engine/names.h"
 #include "service/engine/round_policy.h"
 #include "service/engine/round_state.h"
+#include "service/engine/round_tree.h"
 #include "service/store/store.h"
 #include "sparse/backend.h"
 #include "sparse/encoding.h"
@@ -25,6 +26,7 @@ struct RoundSpec {
   bool keep_updates = false;  // keeps the updates until the round is deleted, for VerifyRound()
   // The result is the partial aggregate, for another round, and is not rounded.
   bool publish_partial = false;
+  RoundTree tree;
 };
 
 // The encoded bytes of one tensor of an update. The sizes in the header equal the lengths of the
@@ -64,7 +66,8 @@ struct Manifest {
   std::string result_digest;
   uint64_t infinite_values = 0;
   std::chrono::system_clock::time_point publish_time;
-  std::optional<SealReason> seal_reason;  // unset for a stateless reduction
+  std::optional<SealReason> seal_reason;     // unset for a stateless reduction
+  std::vector<std::string> given_up_leaves;  // ids, ascending
 };
 
 struct TensorStatus {
@@ -137,6 +140,7 @@ struct EngineStats {
   uint64_t open_uploads = 0;
   uint64_t waiting_tasks = 0;                        // folds and publications that have not started
   std::optional<DeviceStats> device = std::nullopt;  // of the back end, if it has a device
+  std::vector<LeafStatus> leaves = {};               // of a root, as configured
 };
 
 }  // namespace sparseagg

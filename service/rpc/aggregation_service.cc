@@ -393,7 +393,9 @@ grpc::ServerUnaryReactor* AggregationService::GetServerInfo(
   return Run(calls_, [&] {
     v1::ServerInfo info = info_;
     if (call->caller.roles.Has(Role::kOperator)) {
-      *info.mutable_load() = ToProto(call->engine->Stats());
+      const EngineStats stats = call->engine->Stats();
+      *info.mutable_load() = ToProto(stats);
+      for (const LeafStatus& leaf : stats.leaves) *info.add_leaves() = ToProto(leaf);
       info.mutable_load()->set_calls(calls_.count());
     }
     *response = ToBytes(info);

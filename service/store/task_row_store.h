@@ -7,10 +7,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
 namespace sparseagg {
+
+// Rows whose keys begin with it belong to service/tree/, not to the task service.
+inline constexpr std::string_view kTreeRowPrefix = "tree/";
 
 struct TaskRow {
   std::string key;

@@ -45,8 +45,9 @@ absl::StatusOr<Tasks::Pending> Tasks::RestoreLocked(TaskRecovery& recovery) {
   Pending pending;
   if (rows_ == nullptr) return pending;
   TaskRestorer restorer(table_, NowLocked());
-  SPARSEAGG_RETURN_IF_ERROR(
-      rows_->ReadTaskRows([&](TaskRow row) { restorer.Read(std::move(row)); }));
+  SPARSEAGG_RETURN_IF_ERROR(rows_->ReadTaskRows([&](TaskRow row) {
+    if (!row.key.starts_with(kTreeRowPrefix)) restorer.Read(std::move(row));
+  }));
   TaskRestorer::Result found = restorer.Finish();
   clock_base_ms_ = found.clock_ms;
   clock_stored_ms_ = found.is_clock_lost ? kNeverMs : found.clock_ms;

@@ -18,9 +18,6 @@ struct TaskLimits {
   // How many calls in a second the workers of one tenant that find no task shall make; 0: as they
   // like.
   uint64_t task_polls_per_second = 1000;
-  // For how long requests are recognised whose tasks were forgotten, or whose leases have ended
-  // (EngineLimits).
-  uint64_t retry_horizon_ms = uint64_t{7} * 24 * 3600 * 1000;
 };
 
 }  // namespace sparseagg

@@ -161,7 +161,7 @@ void Tasks::AddRowsOfForgottenLocked(Pending& pending) {
     const TaskGroupInfo& info = group->info();
     if (info.durability != Durability::kDurable) continue;
     DeleteGroupRows(info.name, pending.rows);
-    if (info.request_id.empty() || options_.limits.retry_horizon_ms == 0) continue;
+    if (info.request_id.empty() || options_.retry_horizon_ms == 0) continue;
     // Also if the table remembers it: a group in memory that was forgotten before has no row.
     pending.rows.push_back({RequestRowKey(TenantOf(info.name), info.request_id),
                             WriteForgottenRequest({info.request_digest, pending.now.wall_ms()})});
@@ -190,7 +190,7 @@ void Tasks::Announce(const std::vector<Announcement>& announcements) {
 
 void Tasks::Tick() {
   Run([this](Step& step) {
-    const auto horizon = static_cast<int64_t>(options_.limits.retry_horizon_ms);
+    const auto horizon = static_cast<int64_t>(options_.retry_horizon_ms);
     table_.ForgetRequests(step.now.wall_ms() - horizon);
     pacers_.Forget(step.now.steady);
     return absl::OkStatus();

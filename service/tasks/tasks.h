@@ -64,6 +64,8 @@ struct TaskOptions {
   TaskLimits limits;
   // The most tasks of a tenant, 0: no limit but tasks_max. If unset, limits.tenant_tasks_max.
   std::function<uint64_t(std::string_view tenant)> tenant_tasks_max;
+  // For how long requests are recognised whose tasks were forgotten, or whose leases have ended.
+  uint64_t retry_horizon_ms = uint64_t{7} * 24 * 3600 * 1000;
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };

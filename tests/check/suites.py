@@ -9,6 +9,7 @@ OPEN_ROUNDS = "10000"
 FUZZ_SECONDS = "60"
 TASKS = 2000
 TASK_WORKERS = 32
+TREE_SEEDS = "100"
 
 # What a build of C++ and its tests do not read. python/sparseagg/_proto is read by tests of the wire; it follows proto/.
 PYTHON = (
@@ -74,6 +75,15 @@ SUITES = (
             ("SPARSEAGG_BORDER_SERVED_UPDATES", BORDER_SERVED_UPDATES),
         ),
         unread=PYTHON,
+    ),
+    Suite(
+        "trees",
+        f"1, 2, 3 and 8 leaves; {TREE_SEEDS} trees whose servers are killed",
+        (
+            dev("build", "dev", "sparseagg"),
+            ("tests/python/run", "--distro-only", "tests/python/trees"),
+        ),
+        environment=(("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),),
     ),
     Suite(
         "footprint",

@@ -35,6 +35,7 @@ LIBRARIES = [
     ("service/auth", r"service/auth/.*"),
     ("service/telemetry", r"service/telemetry/.*"),
     ("service/rpc", r"service/rpc/.*"),
+    ("service/tree", r"service/tree/.*"),
     ("service/admin", r"service/admin/.*"),
     ("service/http", r"service/http/.*"),
     ("service/config", r"service/config/.*"),
@@ -207,6 +208,22 @@ DEPENDENCIES = [
             "json",
             "profiler",
             "posix",
+        ],
+    ),
+    # A root and its leaves: a decorator of the engine, which calls other servers as a client.
+    (
+        r"service/tree/.*",
+        [
+            *_ENGINE,
+            "service/engine/partial",
+            "service/rpc",
+            "service/config",
+            "service/telemetry",
+            "service/tree",
+            "client",
+            "grpc",
+            "proto/generated",
+            "proto/grpc",
         ],
     ),
     # HTTP in front of the calls of service/rpc: it knows no gRPC and no engine.

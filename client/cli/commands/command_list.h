@@ -8,6 +8,8 @@
 namespace sparseagg::cli {
 
 void AddRoundCommands(CLI::App& app, const CliContext& context);
+void AddPartialCommands(CLI::App& app, const CliContext& context);
+void AddTreeCommands(CLI::App& app, const CliContext& context);
 void AddTaskCommands(CLI::App& app, const CliContext& context);
 void AddPushCommand(CLI::App& app, const CliContext& context);
 void AddPullCommand(CLI::App& app, const CliContext& context);

@@ -12,6 +12,8 @@ namespace sparseagg {
 
 void AddCommands(CLI::App& app, const CliContext& context) {
   cli::AddRoundCommands(app, context);
+  cli::AddPartialCommands(app, context);
+  cli::AddTreeCommands(app, context);
   cli::AddTaskCommands(app, context);
   cli::AddPushCommand(app, context);
   cli::AddPullCommand(app, context);

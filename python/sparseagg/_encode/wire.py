@@ -108,6 +108,8 @@ def _length(part: Any) -> int:
 class EncodedUpdate:
     """One contributor's update, ready to be sent whole or in chunks, as often as it takes."""
 
+    is_partial = False  # True of a partial aggregate, whose sender belongs to no leaf
+
     def __init__(
         self,
         tensors: Mapping[str, AnyTensor],

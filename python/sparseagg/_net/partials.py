@@ -24,6 +24,8 @@ _FRAMING_BYTES = 32
 class PartialUpdate(EncodedUpdate):
     """A partial aggregate, which is sent like an update whose one tensor is encoded as "partial.v1"."""
 
+    is_partial = True
+
     def __init__(self, data: bytes, *, round_name: str, node: str, update_id: str) -> None:
         super().__init__({}, round_name=round_name, contributor=node, update_id=update_id)
         header = types_pb2.TensorHeader(

@@ -21,6 +21,7 @@ from sparseagg._local_server import LocalServer
 from sparseagg._net import forks as _forks
 from sparseagg._net.address import Address, is_direct
 from sparseagg._net.connections import Connection, Connections
+from sparseagg._net.leaves import LeafClients
 from sparseagg._net.proxy import proxy_of
 from sparseagg._net.retry import Backoff, RetryPolicy
 from sparseagg._net.stream_call import StreamCall, Take
@@ -123,7 +124,7 @@ def was_done_before(method: str, error: SparseAggError) -> bool:
     return method == "DeleteRound" and isinstance(error, NotFoundError)
 
 
-class Channel:
+class Channel(LeafClients):
     """The channels of `grpc`, or of `grpc.aio`, to one server, and what every call over them shares."""
 
     _library: Any = grpc
@@ -249,6 +250,8 @@ class Transport(Channel):
         self._closed = True
         if self._made_in != _forks.generation():
             return
+        for client in self.leaf_clients():
+            client.close()
         for channel in self._connections.channels():
             channel.close()
         # A thread that is left at the exit of the process may hold a lock of gRPC, for which gRPC then waits for ever.

@@ -42,6 +42,8 @@ class Transport(Channel):
         self._closed = True
         if self._made_in != _forks.generation():
             return
+        for client in self.leaf_clients():
+            await client.close()
         for channel in self._connections.channels():
             await channel.close()
 

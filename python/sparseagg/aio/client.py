@@ -13,6 +13,7 @@ from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import EncodeOptions, ValuesChoice
 from sparseagg._handles import ClientBase
 from sparseagg._local_server import LocalServer
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._proto import aggregation_pb2
 from sparseagg.aio._transport import Transport
 from sparseagg.aio._uploads import encode, messages_of_reduce
@@ -94,14 +95,19 @@ class Client(ClientBase):
         grace: SupportsFloat | timedelta | None = None,
         keep_updates: bool = False,
         publish_partial: bool = False,
+        leaf_wait: SupportsFloat | timedelta | None = None,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
-        policy = _requests.round_policy(goal, min_contributors, max_contributors, deadline, grace)
+        policy = _requests.round_policy(
+            goal, min_contributors, max_contributors, deadline, grace, leaf_wait
+        )
         request = _requests.create_round(
             tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
         )
-        info = round_from_proto(await self._transport.unary("CreateRound", request))
-        return Round(self._transport, self._server, info.name, info)
+        answer = await self._transport.unary("CreateRound", request)
+        created = Round(self._transport, self._server, answer.name, round_from_proto(answer))
+        created._leaves = RoundLeaves(answer)
+        return created
 
     def round(self, name: str) -> Round:
         """Returns a handle of a round that someone opened. Asks the server nothing yet."""

@@ -13,6 +13,7 @@ from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.partials import PartialReader, partial_update
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
@@ -56,7 +57,9 @@ class Round(RoundBase):
 
     async def _info(self, timeout: float | None) -> RoundInfo:
         request = aggregation_pb2.GetRoundRequest(name=self.name)
-        info = round_from_proto(await self._call("GetRound", request, timeout=timeout))
+        answer = await self._call("GetRound", request, timeout=timeout)
+        info = round_from_proto(answer)
+        self._leaves = RoundLeaves(answer)
         self._was_born(info.durability, info.epoch)
         return info
 
@@ -138,7 +141,12 @@ class Round(RoundBase):
             return await self._send(submission.update, limit, limit, False, submission.message)
 
         async def send_together(batch: Mapping[str, Submission]) -> dict[str, Outcome]:
-            answered = await _many.send_together(self._transport, batch, limit)
+            by_leaf: dict[Any, dict[str, Submission]] = {}
+            for update_id, submission in batch.items():
+                by_leaf.setdefault(self._at_leaf(submission.update), {})[update_id] = submission
+            answered: dict[str, Outcome] = {}
+            for leaf, part in by_leaf.items():
+                answered.update(await _many.send_together(leaf._transport, part, limit))
             for outcome in answered.values():
                 if isinstance(outcome, Receipt):
                     self._was_born(outcome.durability, outcome.epoch)
@@ -357,6 +365,12 @@ class Round(RoundBase):
         meter: Meter,
         message: Any,
     ) -> Receipt:
+        leaf = self._at_leaf(update)
+        if leaf is not self:
+            receipt: Receipt = await leaf._send_metered(
+                update, idle_timeout, call_timeout, meter, message
+            )
+            return receipt
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
             message = update.whole() if message is None else message

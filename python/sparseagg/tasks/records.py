@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sparseagg._net.proto_values import enum_name, seconds_of, time_of
 from sparseagg._proto import tasks_pb2
 from sparseagg.errors import SparseAggError
-from sparseagg.records import durability_name, enum_name, seconds_of, time_of
+from sparseagg.records import durability_name
 from sparseagg.result import Result
 
 

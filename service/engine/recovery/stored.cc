@@ -137,6 +137,7 @@ json ToJson(const RoundPolicy& policy) {
                 {"max", policy.max_contributors}};
   if (policy.open_for) value["open_for_ms"] = policy.open_for->count();
   if (policy.open_until) value["open_until"] = Count(*policy.open_until);
+  if (policy.leaf_wait) value["leaf_wait_ms"] = policy.leaf_wait->count();
   return value;
 }
 
@@ -148,7 +149,22 @@ RoundPolicy ToPolicy(const json& value) {
   value.at("max").get_to(policy.max_contributors);
   policy.open_for = OptionalMs(value, "open_for_ms");
   policy.open_until = OptionalTime(value, "open_until");
+  policy.leaf_wait = OptionalMs(value, "leaf_wait_ms");
   return policy;
+}
+
+json ToJson(const RoundTree& tree) {
+  json value = {{"self", tree.self}, {"leaves", json::array()}};
+  for (const Leaf& leaf : tree.leaves) value["leaves"].push_back({leaf.id, leaf.address});
+  return value;
+}
+
+RoundTree ToTree(const json& value) {
+  RoundTree tree = {.leaves = {}, .self = value.at("self").get<std::string>()};
+  for (const json& leaf : value.at("leaves")) {
+    tree.leaves.push_back({leaf.at(0).get<std::string>(), leaf.at(1).get<std::string>()});
+  }
+  return tree;
 }
 
 std::optional<SealReason> ToSealReason(const json& value) {
@@ -167,6 +183,7 @@ json ToJson(const Manifest& manifest) {
                 {"infinite_values", manifest.infinite_values},
                 {"publish_time", Count(manifest.publish_time)}};
   if (manifest.seal_reason) value["seal_reason"] = static_cast<int>(*manifest.seal_reason);
+  if (!manifest.given_up_leaves.empty()) value["given_up_leaves"] = manifest.given_up_leaves;
   return value;
 }
 
@@ -182,6 +199,7 @@ Manifest ToManifest(const json& value) {
   value.at("infinite_values").get_to(manifest.infinite_values);
   manifest.publish_time = TimeOf(value.at("publish_time").get<int64_t>());
   manifest.seal_reason = ToSealReason(value);
+  manifest.given_up_leaves = value.value("given_up_leaves", manifest.given_up_leaves);
   return manifest;
 }
 
@@ -198,14 +216,18 @@ bool Take(std::string_view& rest, void* to, size_t bytes) {
 std::string WriteDescription(const RoundDescription& description) {
   json tensors = json::array();
   for (const TensorSpec& spec : description.args.spec.tensors) tensors.push_back(ToJson(spec));
-  return Dump({{"round_id", description.args.round_id},
-               {"request_id", description.args.request_id},
-               {"durability", static_cast<int>(description.args.spec.durability)},
-               {"tensors", std::move(tensors)},
-               {"policy", ToJson(description.args.spec.policy)},
-               {"keep_updates", description.args.spec.keep_updates},
-               {"publish_partial", description.args.spec.publish_partial},
-               {"create_time", Count(description.create_time)}});
+  json value = {{"round_id", description.args.round_id},
+                {"request_id", description.args.request_id},
+                {"durability", static_cast<int>(description.args.spec.durability)},
+                {"tensors", std::move(tensors)},
+                {"policy", ToJson(description.args.spec.policy)},
+                {"keep_updates", description.args.spec.keep_updates},
+                {"publish_partial", description.args.spec.publish_partial},
+                {"create_time", Count(description.create_time)}};
+  if (const RoundTree& tree = description.args.spec.tree; !tree.leaves.empty()) {
+    value["tree"] = ToJson(tree);
+  }
+  return Dump(value);
 }
 
 absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
@@ -219,6 +241,7 @@ absl::StatusOr<RoundDescription> ReadDescription(std::string_view text) {
     spec.keep_updates = value.value("keep_updates", false);
     spec.publish_partial = value.value("publish_partial", false);
     if (value.contains("policy")) spec.policy = ToPolicy(value.at("policy"));
+    if (value.contains("tree")) spec.tree = ToTree(value.at("tree"));
     description.create_time = TimeOf(value.at("create_time").get<int64_t>());
   }));
   return description;

@@ -123,6 +123,7 @@ absl::Status Round::CheckNotAbortedLocked() const {
 absl::Status Round::CheckAcceptsUpdatesLocked(std::chrono::steady_clock::time_point now) const {
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
   if (snapshot_.state != RoundState::kOpen) return NotOpenLocked("accepts no updates");
+  if (spec_.tree.is_root()) return absl::OkStatus();  // service/tree/ applies the policy
   const auto closing = ReasonToClose(spec_.policy, ProgressLocked(now));
   if (closing.has_value()) return ClosingLocked(*closing);
   const uint64_t capacity = Capacity(spec_.policy);
@@ -216,6 +217,7 @@ absl::Status Round::CheckContributors(const PreparedUpdate& update) const {
   if (update.partial == nullptr || is_counted(update.record.contributor)) return absl::OkStatus();
   SPARSEAGG_RETURN_IF_ERROR(
       covered_.CheckDisjoint(update.record.contributor, update.partial->covered, is_counted));
+  if (spec_.tree.is_root()) return absl::OkStatus();
   const uint64_t capacity = Capacity(spec_.policy);
   const uint64_t more = update.partial->covered.size();
   std::lock_guard lock(mutex_);

@@ -87,6 +87,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
 void Round::SchedulePolicyCheck() {
   {
     std::lock_guard lock(mutex_);
+    if (spec_.tree.is_root()) return;  // service/tree/ seals it, after its leaves
     if (spec_.policy.goal_contributors == 0 && !clock_.CloseTime().has_value()) return;
   }
   strand_.Post([self = shared_from_this()] { self->ApplyPolicy(); });
@@ -142,7 +143,7 @@ void Round::ScheduleRecheck(std::chrono::milliseconds after, uint64_t turn) {
 }
 
 void Round::StartGraceAtGoalLocked() {
-  if (!GoalReached(spec_.policy, snapshot_.contributors)) return;
+  if (spec_.tree.is_root() || !GoalReached(spec_.policy, snapshot_.contributors)) return;
   if (spec_.policy.grace.count() == 0 || clock_.anchor().until_grace_end.has_value()) return;
   clock_.StartGrace(spec_.policy.grace, {services_.options.now(), services_.options.steady_now()});
   anchor_is_stored_ = false;

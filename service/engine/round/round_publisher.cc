@@ -24,6 +24,9 @@ void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord>
   auto result = std::make_shared<PublishedResult>(*std::move(report));
   Manifest manifest = DescribeResult(std::move(closed), *result);
   manifest.infinite_values = result->manifest.infinite_values;
+  manifest.given_up_leaves = GivenUpLeaves(round_.spec().tree, [this](const std::string& sender) {
+    return services_.store.Find(round_.name(), sender);
+  });
   manifest.publish_time = services_.options.now();
   const RoundSnapshot published =
       round_.RecordResult(*result, reducers.PlanReports(), std::move(manifest));

@@ -68,12 +68,13 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
                      "aggregate cannot be verified again; set it for the round that takes it");
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckPolicy(spec.policy, options.limits));
+  SPARSEAGG_RETURN_IF_ERROR(CheckTree(spec.tree));
   return spec;
 }
 
 bool SameSpec(const RoundSpec& a, const RoundSpec& b) {
   return a.durability == b.durability && a.policy == b.policy && a.keep_updates == b.keep_updates &&
-         a.publish_partial == b.publish_partial &&
+         a.publish_partial == b.publish_partial && a.tree == b.tree &&
          std::equal(
              a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
              [](const TensorSpec& x, const TensorSpec& y) { return Fields(x) == Fields(y); });

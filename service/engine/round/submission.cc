@@ -110,6 +110,11 @@ absl::StatusOr<Receipt> SubmitPartial(Round& round, const TensorReducers& reduce
 
 }  // namespace
 
+absl::Status CheckUpdateHeader(const Round& round, const UpdateHeader& header, bool is_partial) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
+  return CheckLeaf(round.spec().tree, PublicName(round.name()), header.contributor, is_partial);
+}
+
 absl::Status CheckUpdateHeader(const UpdateHeader& header) {
   SPARSEAGG_RETURN_IF_ERROR(ValidateContributor(header.contributor));
   SPARSEAGG_RETURN_IF_ERROR(ValidateUpdateId(header.update_id));
@@ -119,13 +124,13 @@ absl::Status CheckUpdateHeader(const UpdateHeader& header) {
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
                                      const UpdateBody& body, const Limits& limits,
                                      Admission& admission, Reservation& staging) {
-  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
+  const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
+  SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(round, header, IsPartialBody(headers)));
   SPARSEAGG_ASSIGN_OR_RETURN(const auto counted, round.Counted(header.contributor));
   std::shared_ptr<const TensorReducers> reducers;
   if (!counted.has_value()) {
     SPARSEAGG_ASSIGN_OR_RETURN(reducers, round.OpenReducers());
   }
-  const std::vector<EncodedHeader> headers = HeadersOf(body.tensors);
   SPARSEAGG_ASSIGN_OR_RETURN(const UpdateLayout layout,
                              MakeBodyLayout(round.spec(), headers, limits));
   if (body.arrived == nullptr) SPARSEAGG_RETURN_IF_ERROR(CheckPayloadSizes(body.tensors));

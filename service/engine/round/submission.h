@@ -13,6 +13,8 @@ namespace sparseagg {
 // Validates contributor, update_id and weight (INVALID_CONTRIBUTOR, INVALID_UPDATE_ID,
 // INVALID_WEIGHT).
 absl::Status CheckUpdateHeader(const UpdateHeader& header);
+// As well, that the round takes updates of this contributor (CheckLeaf()).
+absl::Status CheckUpdateHeader(const Round& round, const UpdateHeader& header, bool is_partial);
 
 // Counts an update, or returns the receipt of a resend. `staging` holds the memory for the decoded
 // entries; if it is empty, the memory is reserved from `admission`. The fold takes `staging` over;

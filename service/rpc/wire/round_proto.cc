@@ -31,6 +31,7 @@ v1::RoundPolicy ToProto(const RoundPolicy& policy) {
   proto.set_max_contributors(policy.max_contributors);
   if (policy.open_for) SetDuration(*policy.open_for, proto.mutable_open_for());
   if (policy.open_until) SetTimestamp(*policy.open_until, proto.mutable_open_until());
+  if (policy.leaf_wait) SetDuration(*policy.leaf_wait, proto.mutable_leaf_wait());
   return proto;
 }
 
@@ -50,7 +51,24 @@ absl::StatusOr<RoundPolicy> FromProto(const v1::RoundPolicy& proto) {
                                ToMilliseconds(&proto.open_for(), "policy.open_for", {}, kLongest));
   }
   if (proto.has_open_until()) policy.open_until = ToTime(proto.open_until());
+  if (proto.has_leaf_wait()) {
+    SPARSEAGG_ASSIGN_OR_RETURN(
+        policy.leaf_wait, ToMilliseconds(&proto.leaf_wait(), "policy.leaf_wait", {}, kLongest));
+  }
   return policy;
+}
+
+v1::RoundTree ToProto(const RoundTree& tree) {
+  v1::RoundTree proto;
+  for (const Leaf& leaf : tree.leaves) *proto.add_leaves() = ToProto(leaf);
+  proto.set_self(tree.self);
+  return proto;
+}
+
+RoundTree FromProto(const v1::RoundTree& proto) {
+  RoundTree tree = {.leaves = {}, .self = proto.self()};
+  for (const v1::Leaf& leaf : proto.leaves()) tree.leaves.push_back({leaf.id(), leaf.address()});
+  return tree;
 }
 
 }  // namespace
@@ -67,6 +85,13 @@ static_assert(static_cast<int>(RoundState::kRetired) == v1::ROUND_STATE_RETIRED)
 static_assert(static_cast<int>(RoundState::kAborted) == v1::ROUND_STATE_ABORTED);
 static_assert(static_cast<int>(Durability::kMemory) == v1::DURABILITY_MEMORY);
 static_assert(static_cast<int>(Durability::kDurable) == v1::DURABILITY_DURABLE);
+
+v1::Leaf ToProto(const Leaf& leaf) {
+  v1::Leaf proto;
+  proto.set_id(leaf.id);
+  proto.set_address(leaf.address);
+  return proto;
+}
 
 v1::Durability ToProto(Durability durability) { return static_cast<v1::Durability>(durability); }
 
@@ -94,6 +119,7 @@ v1::RoundSpec ToProto(const RoundSpec& spec) {
   if (spec.policy != RoundPolicy()) *proto.mutable_policy() = ToProto(spec.policy);
   proto.set_keep_updates_until_deleted(spec.keep_updates);
   proto.set_publish_partial(spec.publish_partial);
+  if (!spec.tree.leaves.empty()) *proto.mutable_tree() = ToProto(spec.tree);
   return proto;
 }
 
@@ -111,6 +137,8 @@ v1::Manifest ToProto(const Manifest& manifest) {
     proto.set_seal_reason(static_cast<v1::SealReason>(*manifest.seal_reason));
   }
   proto.mutable_late()->insert(manifest.late.begin(), manifest.late.end());
+  proto.mutable_given_up_leaves()->Assign(manifest.given_up_leaves.begin(),
+                                          manifest.given_up_leaves.end());
   return proto;
 }
 
@@ -133,6 +161,18 @@ v1::Round ToProto(const RoundSnapshot& round) {
   if (round.time_left) SetDuration(*round.time_left, proto.mutable_time_left());
   proto.set_goal_reached(round.goal_reached);
   *proto.mutable_epoch() = ToProto(round.epoch);
+  return proto;
+}
+
+v1::LeafStatus ToProto(const LeafStatus& status) {
+  v1::LeafStatus proto;
+  *proto.mutable_leaf() = ToProto(status.leaf);
+  proto.set_up(status.up);
+  SetDuration(status.silent_for, proto.mutable_silent_for());
+  proto.set_error(status.error);
+  proto.set_rounds(status.rounds);
+  proto.set_partial_bytes(status.partial_bytes);
+  proto.set_given_up(status.given_up);
   return proto;
 }
 
@@ -173,6 +213,7 @@ absl::StatusOr<RoundSpec> FromProto(const v1::RoundSpec& proto, Durability defau
   SPARSEAGG_ASSIGN_OR_RETURN(spec.policy, FromProto(proto.policy()));
   spec.keep_updates = proto.keep_updates_until_deleted();
   spec.publish_partial = proto.publish_partial();
+  spec.tree = FromProto(proto.tree());
   spec.tensors.reserve(proto.tensors_size());
   for (const v1::TensorSpec& tensor : proto.tensors()) {
     SPARSEAGG_ASSIGN_OR_RETURN(TensorSpec converted, FromProto(tensor));

@@ -39,7 +39,7 @@ class TaskBench {
       rows_ = durable.get();
       store_ = std::move(durable);
     }
-    TaskOptions options{.limits = limits};
+    TaskOptions options{.limits = limits, .retry_horizon_ms = retry_horizon_ms};
     options.now = [this] { return wall_; };
     options.steady_now = [this] { return steady_; };
     options.random = [this] { return ++random_; };
@@ -147,6 +147,7 @@ class TaskBench {
   }
 
   TaskLimits limits;
+  uint64_t retry_horizon_ms = TaskOptions().retry_horizon_ms;
   std::string tenant{kDefaultTenant};
   std::map<std::string, RoundOfTasks> rounds;  // by qualified name
   int64_t created_of_rounds = 0;  // RoundOfTasks::created of those that are opened and ended

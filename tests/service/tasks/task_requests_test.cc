@@ -269,7 +269,7 @@ TEST_P(TaskCreationsTest, ACreationIsRememberedWhicheverOfItsRoundsIsDeletedFirs
 }
 
 TEST_P(TaskCreationsTest, WithoutAHorizonNoGroupThatIsLeftIsCreatedAgain) {
-  bench_.limits.retry_horizon_ms = 0;
+  bench_.retry_horizon_ms = 0;
   ASSERT_TRUE(bench_.Start().ok());
   Open("rounds/r");
   Open("rounds/s");

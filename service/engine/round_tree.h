@@ -1,0 +1,76 @@
+// The leaves of a round: servers that receive a part of its updates each. The root's round takes
+// their partial aggregates and no updates; a leaf's round takes the updates of its contributors.
+#ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_TREE_H_
+#define SPARSEAGG_SERVICE_ENGINE_ROUND_TREE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "service/store/store.h"
+
+namespace sparseagg {
+
+struct Leaf {
+  std::string id;  // decides who belongs to it
+  std::string address;
+
+  bool operator==(const Leaf&) const = default;
+};
+
+struct RoundTree {
+  std::vector<Leaf> leaves;  // none: the round is not part of a tree
+  std::string self;          // the leaf that has this round; empty: the root
+
+  bool is_root() const { return !leaves.empty() && self.empty(); }
+  bool operator==(const RoundTree&) const = default;
+};
+
+// What a root knows of one of its leaves.
+struct LeafStatus {
+  Leaf leaf;
+  bool up = false;  // its last answer was no failure of the connection
+  std::chrono::milliseconds silent_for{0};
+  std::string error;  // why the last call failed
+  uint64_t rounds = 0;
+  // Since the root started:
+  uint64_t partial_bytes = 0;
+  uint64_t given_up = 0;
+};
+
+// The update_id with which a root counts a leaf that was given up: with an empty partial aggregate,
+// so that the store decides, once, between this and the leaf's own.
+inline constexpr std::string_view kGivenUpId = "given-up";
+
+inline constexpr size_t kLeavesMax = 256;
+
+// Returns the name by which the root counts the partial aggregate of a leaf.
+std::string LeafSender(std::string_view leaf);
+
+// Returns the ids of the leaves that the root has given up, ascending. `find` returns the accepted
+// update of a sender.
+std::vector<std::string> GivenUpLeaves(
+    const RoundTree& tree,
+    const std::function<std::optional<UpdateRecord>(const std::string& sender)>& find);
+
+// Returns INVALID_ARGUMENT (INVALID_SPEC), naming the leaf, unless the ids are valid and distinct
+// and `self` is one of them or empty.
+absl::Status CheckTree(const RoundTree& tree);
+
+// Returns the leaf of a contributor. REQUIRES: the tree has leaves.
+const Leaf& LeafOf(const RoundTree& tree, std::string_view round, std::string_view contributor);
+
+// Returns FAILED_PRECONDITION (WRONG_LEAF), whose metadata names the right leaf and its address,
+// unless the round takes the update: a leaf takes those of its contributors, a root only the
+// partial aggregates of its leaves. `round`: without the tenant.
+absl::Status CheckLeaf(const RoundTree& tree, std::string_view round, std::string_view contributor,
+                       bool is_partial);
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_ENGINE_ROUND_TREE_H_

@@ -1,0 +1,58 @@
+// What a root asks of a leaf: an ordinary server, which has a round of the same name.
+#ifndef SPARSEAGG_SERVICE_TREE_LEAF_LINK_H_
+#define SPARSEAGG_SERVICE_TREE_LEAF_LINK_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/engine/round_state.h"
+#include "service/engine/types.h"
+
+namespace sparseagg {
+
+struct LeafRound {
+  RoundState state = RoundState::kOpen;
+  uint64_t contributors = 0;
+};
+
+struct LeafPartial {
+  uint64_t bytes = 0;
+  std::string digest;  // 32 bytes
+};
+
+// Returns whether nobody answered, so that the same call may succeed later.
+inline bool IsSilence(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
+// One attempt for each call; UNAVAILABLE and DEADLINE_EXCEEDED without an answer. Thread-safe.
+class LeafLink {
+ public:
+  virtual ~LeafLink() = default;
+  virtual absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) = 0;
+  virtual absl::StatusOr<LeafRound> Get(const std::string& name) = 0;
+  virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;
+  // Waits for a final state, at most for `timeout`.
+  virtual absl::StatusOr<LeafRound> Wait(const std::string& name,
+                                         std::chrono::milliseconds timeout) = 0;
+  virtual absl::Status Abort(const std::string& name) = 0;
+  virtual absl::Status Delete(const std::string& name) = 0;
+  // The partial aggregate of a published round.
+  virtual absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) = 0;
+  // Calls `on_bytes` with the bytes from `offset` on, in order, until it returns an error.
+  virtual absl::Status ReadPartial(
+      const std::string& name, uint64_t offset,
+      const std::function<absl::Status(uint64_t offset, std::string_view bytes)>& on_bytes) = 0;
+  // Makes calls in progress, and all later ones, fail soon.
+  virtual void Cancel() {}
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_TREE_LEAF_LINK_H_

@@ -1,0 +1,65 @@
+"""The command line and the C++ client with leaves, and with partial aggregates as files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from conftest import BINARY
+
+TENSOR = "w:f32:1000x1:sparse_dim=2"
+MATRIX = "%%MatrixMarket matrix coordinate real general\n1000 1 2\n1 1 1.5\n7 1 2\n"
+
+
+def run(server, *arguments: str) -> dict:
+    """What a command prints."""
+    done = subprocess.run(
+        [str(BINARY), *arguments, "--json", *(("--server", server.target) if server else ())],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
+    leaves = [own_server() for _ in range(2)]
+    root = own_server("--leaves", ",".join(leaf.target for leaf in leaves))
+    run(root, "round", "create", "--id", "r1", "--tensor", TENSOR)
+    matrix = tmp_path / "w.mtx"
+    matrix.write_text(MATRIX)
+    for number in range(8):
+        run(root, "push", "r1", f"w={matrix}", "--contributor", f"c{number}")
+    counts = [run(leaf, "round", "show", "r1")["contributors"] for leaf in leaves]
+    assert sum(counts) == 8 and min(counts) > 0
+    run(root, "round", "seal", "r1", "--wait")
+    status = run(root, "tree", "status")["leaves"]
+    assert [leaf["id"] for leaf in status] == sorted(leaf.target for leaf in leaves)
+    assert all(leaf["up"] and leaf["rounds"] == 1 for leaf in status)
+    assert all(leaf["partial_bytes"] > 0 and leaf["given_up"] == 0 for leaf in status)
+    shown = run(root, "round", "show", "r1")
+    assert shown["manifest"]["contributors"] == 8
+    assert shown["manifest"]["given_up_leaves"] == []
+
+
+def test_partial_aggregates_travel_as_files(own_server, tmp_path):
+    below, above = own_server(), own_server()
+    matrix = tmp_path / "w.mtx"
+    matrix.write_text(MATRIX)
+    run(below, "round", "create", "--id", "r1", "--tensor", TENSOR, "--publish-partial")
+    run(above, "round", "create", "--id", "r1", "--tensor", TENSOR)
+    for name in ("ann", "bob"):
+        run(below, "push", "r1", f"w={matrix}", "--contributor", name)
+    run(below, "round", "seal", "r1", "--wait")
+    path = str(tmp_path / "r1.partial")
+    got = run(below, "partial", "get", "r1", "-o", path)
+    head = run(None, "partial", "show", path, "--contributors")
+    assert head["digest"] == got["digest"]
+    assert head["covered"] == ["ann", "bob"]
+    assert head["tensors"][0]["dense_shape"] == [1000, 1]
+    receipt = run(above, "partial", "submit", "r1", path, "--node", "below")
+    assert receipt["contributor"] == "below"
+    assert run(above, "partial", "submit", "r1", path, "--node", "below")["duplicate"]
+    run(above, "round", "seal", "r1", "--wait")
+    assert run(above, "round", "show", "r1")["manifest"]["contributors"] == 2

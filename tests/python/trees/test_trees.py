@@ -1,0 +1,217 @@
+"""Trees of servers: a root with real leaves has the bits of one server, whoever is killed when."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+from sparseagg import (
+    Client,
+    RetryPolicy,
+    SparseAggError,
+    SparseTensor,
+    TensorSpec,
+    Update,
+    aio,
+)
+
+SEEDS = int(os.environ.get("SPARSEAGG_TREE_SEEDS", "1"))
+NUMBERS_OF_LEAVES = (1, 2, 3, 8) if SEEDS > 1 else (1, 3)
+SPECS = [
+    TensorSpec("emb", [20_000, 4], op="weighted_mean"),
+    TensorSpec("sum", [500], "f64"),
+    TensorSpec("hits", [500], "i64"),
+    TensorSpec("seen", [500], "f64", op="mean_of_contributors"),
+    TensorSpec("least", [500], op="min"),
+    TensorSpec("most", [500], op="max"),
+    TensorSpec("count", [500], op="count"),
+]
+RETRY = RetryPolicy(attempts=1000, initial_delay=0.01, max_delay=0.05)
+
+
+def update(seed: int) -> dict:
+    """Of sums that no f64 holds."""
+    generator = np.random.default_rng(seed)
+    scale = np.exp2(generator.integers(-60, 60, (50, 4)))
+    values = (generator.standard_normal((50, 4)) * scale).astype(np.float32)
+    tensors = {"emb": SparseTensor(generator.integers(0, 20_000, 50), values, [20_000, 4])}
+    for spec in SPECS[1:]:
+        rows = np.unique(generator.integers(0, 500, 20))
+        numbers = generator.integers(-9, 9, rows.size)
+        dtype = {"i64": np.int64, "f64": np.float64}.get(spec.value_type, np.float32)
+        tensors[spec.name] = SparseTensor(rows, numbers.astype(dtype), [500])
+    return tensors
+
+
+def who(seed: int) -> dict:
+    return {"contributor": f"c{seed}", "weight": float(1 + seed % 5), "update_id": f"u{seed}"}
+
+
+def bits(result) -> list:
+    manifest = result.manifest
+    tensors = [
+        (result[spec.name].indices.tobytes(), result[spec.name].values.tobytes()) for spec in SPECS
+    ]
+    counts = (manifest.contributors, manifest.total_weight)
+    return [*tensors, counts, manifest.updates_digest, manifest.result_digest]
+
+
+class Tree:
+    """A root, its leaves and a server without leaves, all with data directories."""
+
+    def __init__(self, own_server, folder, leaves: int) -> None:
+        def start(name: str, *flags: str):
+            return own_server(
+                "--data-dir", str(folder / name), "--store-free-bytes-min", "0", *flags
+            )
+
+        self.leaves = [start(f"leaf{number}") for number in range(leaves)]
+        addresses = ",".join(f"leaf-{i}={leaf.target}" for i, leaf in enumerate(self.leaves))
+        self.root = start("root", "--leaves", addresses)
+        self.one = start("one")
+        self.client = Client(self.root.target, retry=RETRY, timeout=60)
+        self.one_client = Client(self.one.target, retry=RETRY, timeout=60)
+
+    def close(self) -> None:
+        self.client.close()
+        self.one_client.close()
+
+
+@pytest.fixture
+def make_tree(own_server, tmp_path):
+    """A function that starts a tree."""
+    made = []
+
+    def make(leaves: int) -> Tree:
+        made.append(Tree(own_server, tmp_path, leaves))
+        return made[-1]
+
+    yield make
+    for tree in made:
+        tree.close()
+
+
+@pytest.mark.parametrize("leaves", NUMBERS_OF_LEAVES)
+def test_a_tree_has_the_bits_of_one_server(make_tree, leaves):
+    tree = make_tree(leaves)
+    root = tree.client.create_round(SPECS, "r1", keep_updates=True)
+    one = tree.one_client.create_round(SPECS, "r1")
+    seeds = range(6 * leaves + 4)
+    half = len(seeds) // 2
+    for seed in seeds[:half]:
+        receipt = root.submit(update(seed), **who(seed))
+        assert not receipt.duplicate
+    root.submit_many([Update(update(seed), **who(seed)) for seed in seeds[half:]])
+    one.submit_many([Update(update(seed), **who(seed)) for seed in seeds])
+    assert root.submit(update(0), **who(0)).duplicate
+    direct = [Client(leaf.target) for leaf in tree.leaves]
+    counts = [client.round("r1").info().contributors for client in direct]
+    assert sum(counts) == len(seeds)
+    assert len([count for count in counts if count]) >= min(leaves, 2), counts
+    root.seal()
+    one.seal()
+    assert bits(root.result(timeout=60)) == bits(one.result(timeout=60))
+    assert root.info().manifest.given_up_leaves == ()
+    assert root.verify().contributors == len(seeds)
+    root.delete()
+    deadline = time.monotonic() + 30
+    for client in direct:
+        while list(client.rounds()):
+            assert time.monotonic() < deadline, "the leaves still have the round"
+        client.close()
+
+
+def test_an_update_for_another_leaf_is_refused_with_the_address_of_its_own(make_tree):
+    tree = make_tree(2)
+    root = tree.client.create_round(SPECS, "r1")
+    root.submit(update(1), **who(1))
+    refused = []
+    for server in (tree.root, *tree.leaves):
+        with Client(server.target) as client:
+            stranger = client.round("r1")
+            stranger._specs_within(None)
+            stranger._leaves = None  # as a client that knows no leaves
+            try:
+                assert stranger.submit(update(1), **who(1)).duplicate
+            except SparseAggError as error:
+                assert error.reason == "WRONG_LEAF"
+                refused.append(error.metadata["address"])
+    assert len(refused) == 2
+    assert len(set(refused)) == 1
+    assert refused[0] in [leaf.target for leaf in tree.leaves]
+
+
+def test_the_client_for_asyncio_follows_leaves_too(make_tree):
+    tree = make_tree(3)
+
+    async def send() -> None:
+        async with aio.Client(tree.root.target, retry=RETRY) as client:
+            root = await client.create_round(SPECS, "r1")
+            await root.submit(update(0), **who(0))
+            updates = [Update(update(seed), **who(seed)) for seed in range(1, 12)]
+            await root.submit_many(updates)
+            await root.seal()
+
+    asyncio.run(send())
+    one = tree.one_client.create_round(SPECS, "r1")
+    one.submit_many([Update(update(seed), **who(seed)) for seed in range(12)])
+    one.seal()
+    result = tree.client.round("r1").result(timeout=60)
+    assert bits(result) == bits(one.result(timeout=60))
+
+
+def test_a_leaf_that_stays_away_delays_or_is_given_up(make_tree):
+    tree = make_tree(2)
+    patient = tree.client.create_round(SPECS, "patient")
+    hasty = tree.client.create_round(SPECS, "hasty", leaf_wait=0.5)
+    for seed in range(8):
+        patient.submit(update(seed), **who(seed))
+        hasty.submit(update(seed), **who(seed))
+    with Client(tree.leaves[1].target) as client:
+        lost = client.round("hasty").info().contributors
+    assert 0 < lost < 8
+    tree.leaves[1].kill()
+    patient.seal()
+    hasty.seal()
+    manifest = hasty.result(timeout=60).manifest
+    assert (manifest.given_up_leaves, manifest.contributors) == (("leaf-1",), 8 - lost)
+    assert patient.info().state == "SEALED"
+    tree.leaves[1].start()
+    manifest = patient.result(timeout=60).manifest
+    assert (manifest.given_up_leaves, manifest.contributors) == ((), 8)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_killed_at_random_it_goes_on_with_the_same_bits(make_tree, seed):
+    print(f"seed {seed}")
+    choose = random.Random(seed)
+    tree = make_tree(choose.choice(NUMBERS_OF_LEAVES[1:]))
+    root = tree.client.create_round(SPECS, "r1")
+    one = tree.one_client.create_round(SPECS, "r1")
+    one.submit_many([Update(update(number), **who(number)) for number in range(16)])
+    one.seal()
+    done = threading.Event()
+
+    def kill() -> None:
+        while not done.is_set():
+            server = choose.choice([tree.root, *tree.leaves])
+            server.kill()
+            server.start()
+            done.wait(choose.uniform(0.0, 0.4))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        for number in range(16):
+            root.submit(update(number), **who(number))
+        root.seal()
+        done.wait(choose.uniform(0.5, 1.5))
+    finally:
+        done.set()
+        killer.join()
+    assert bits(root.result(timeout=60)) == bits(one.result(timeout=60))

@@ -1,0 +1,203 @@
+// A root and leaves in one process: real engines, and links that call them and can fail. Time moves
+// only when the test moves it, and nothing happens but by Work().
+#ifndef SPARSEAGG_TESTS_SERVICE_TREE_TREE_BENCH_H_
+#define SPARSEAGG_TESTS_SERVICE_TREE_TREE_BENCH_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "service/engine/names.h"
+#include "service/store/durable_store.h"
+#include "service/tree/tree_rounds.h"
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg::testing {
+
+// An engine on a data directory, or in memory.
+class OneServer {
+ public:
+  explicit OneServer(std::string folder, FailpointHook hook = {})
+      : folder_(std::move(folder)), hook_(std::move(hook)), backend_(MakeBackend("cpu")) {
+    Start();
+  }
+  // Starts it on what is stored, as after a kill. What was in memory is lost.
+  void Start() {
+    engine_.reset();
+    store_.reset();
+    rows_ = nullptr;
+    if (folder_.empty()) {
+      store_ = MakeMemoryStore();
+    } else {
+      auto durable =
+          OpenDurableStore({.directory = folder_, .free_bytes_min = 0, .failpoints = hook_});
+      ASSERT_TRUE(durable.ok()) << durable.status();
+      rows_ = durable->get();
+      store_ = *std::move(durable);
+    }
+    EngineOptions options;
+    if (!folder_.empty()) options.default_durability = Durability::kDurable;
+    engine_ = MakeEngine(options, *backend_, *store_);
+    ASSERT_TRUE(engine_->Recover().ok());
+  }
+  Engine& engine() { return *engine_; }
+  const UpdateStore& store() const { return *store_; }
+  TaskRowStore* rows() { return rows_; }
+
+  // Waits until the round is in a final state.
+  RoundSnapshot Await(const std::string& name) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<RoundSnapshot> last;
+    const auto watch = engine_->Watch(name, WatchScope::kEnd, [&](const auto& round) {
+      const std::lock_guard lock(mutex);
+      last = round;
+      changed.notify_all();
+    });
+    auto now = engine_->GetRound(name);
+    if (!now.ok() || IsFinal(now->state)) return now.value_or(RoundSnapshot{});
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return last.has_value() && IsFinal(last->state); });
+    return *last;
+  }
+
+ private:
+  const std::string folder_;
+  const FailpointHook hook_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<UpdateStore> store_;
+  TaskRowStore* rows_ = nullptr;
+  std::unique_ptr<Engine> engine_;
+};
+
+class LocalLeaf : public LeafLink {
+ public:
+  // `server` may be replaced; null: it does not answer.
+  explicit LocalLeaf(OneServer*& server) : server_(server) {}
+
+  absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override {
+    if (server_ == nullptr) return Silent();
+    return Of(server_->engine().CreateRound(args));
+  }
+  absl::StatusOr<LeafRound> Get(const std::string& name) override {
+    if (server_ == nullptr) return Silent();
+    return Of(server_->engine().GetRound(name));
+  }
+  absl::StatusOr<LeafRound> Seal(const std::string& name) override {
+    if (server_ == nullptr) return Silent();
+    return Of(server_->engine().SealRound(name));
+  }
+  absl::StatusOr<LeafRound> Wait(const std::string& name,
+                                 std::chrono::milliseconds /*timeout*/) override {
+    if (server_ == nullptr) return Silent();
+    return Of(server_->Await(name));
+  }
+  absl::Status Abort(const std::string& name) override {
+    return server_ == nullptr ? Silent() : server_->engine().AbortRound(name).status();
+  }
+  absl::Status Delete(const std::string& name) override {
+    return server_ == nullptr ? Silent() : server_->engine().DeleteRound(name);
+  }
+  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) override {
+    if (server_ == nullptr) return Silent();
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
+    return LeafPartial{result->partial.size(), std::string(PartialDigest(result->partial))};
+  }
+  absl::Status ReadPartial(
+      const std::string& name, uint64_t offset,
+      const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
+    constexpr size_t kChunk = 100;
+    if (server_ == nullptr) return Silent();
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
+    const std::string_view bytes = result->partial;
+    for (; offset < bytes.size(); offset += kChunk) {
+      SPARSEAGG_RETURN_IF_ERROR(on_bytes(offset, bytes.substr(offset, kChunk)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status Silent() {
+    return MakeError(absl::StatusCode::kUnavailable, "CANNOT_CONNECT", "there is no server");
+  }
+  static absl::StatusOr<LeafRound> Of(const absl::StatusOr<RoundSnapshot>& round) {
+    if (!round.ok()) return round.status();
+    return LeafRound{round->state, round->contributors};
+  }
+
+  OneServer*& server_;
+};
+
+class TreeBench {
+ public:
+  // Data directories below `folder`; empty: all in memory. `hook` is of the root's store.
+  TreeBench(size_t leaves, const std::string& folder, FailpointHook hook = {})
+      : root(folder.empty() ? "" : folder + "/root", std::move(hook)) {
+    for (size_t i = 0; i < leaves; ++i) {
+      const std::string id = absl::StrCat("leaf-", i);
+      servers.push_back(
+          std::make_unique<OneServer>(folder.empty() ? "" : absl::StrCat(folder, "/", id)));
+      answering[id] = servers.back().get();
+      list.push_back({id, absl::StrCat("host-", i, ":50061")});
+    }
+    StartRounds();
+  }
+
+  // Returns whether the root has rows of tasks or trees.
+  bool HasRows() {
+    bool has_rows = false;
+    const absl::Status read = root.rows()->ReadTaskRows([&](TaskRow) { has_rows = true; });
+    return has_rows || !read.ok();
+  }
+
+  // Makes the state machine again on what the root has stored.
+  void StartRounds() {
+    TreeOptions options{.leaves = list};
+    options.connect = [this](const Leaf& leaf) {
+      return std::make_unique<LocalLeaf>(answering[leaf.id]);
+    };
+    options.now = [this] { return now; };
+    options.goal_poll_interval = std::chrono::milliseconds(0);
+    options.poll_interval = std::chrono::milliseconds(0);
+    options.log = [this](std::string_view event, const std::string&, const std::string& detail) {
+      log.push_back(absl::StrCat(std::string(event), ": ", detail));
+    };
+    rounds =
+        std::make_unique<TreeRounds>(std::move(options), root.engine(), root.store(), root.rows());
+    ASSERT_TRUE(rounds->Recover().ok());
+  }
+  void RestartRoot() {
+    rounds.reset();
+    root.Start();
+    StartRounds();
+  }
+  void Work() {
+    for (const std::string& leaf : rounds->LeafIds()) {
+      while (rounds->WorkOn(leaf)) {
+      }
+    }
+    rounds->Tick();
+  }
+  absl::StatusOr<Receipt> Send(const std::string& round, const std::string& contributor,
+                               const TensorSpec& spec, float value) {
+    TestUpdate update(round, contributor, 1.0f, "u");
+    update.Add<float>(spec, {1, static_cast<int64_t>(contributor.size())}, {value, 0x1p-30f});
+    const RoundTree tree = {.leaves = list, .self = ""};
+    return answering[LeafOf(tree, round, contributor).id]->engine().Submit(update.header,
+                                                                           update.tensors());
+  }
+
+  OneServer root;
+  std::vector<std::unique_ptr<OneServer>> servers;
+  std::map<std::string, OneServer*> answering;  // by id; null: silent
+  std::vector<Leaf> list;
+  std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  std::vector<std::string> log;
+  std::unique_ptr<TreeRounds> rounds;
+};
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SERVICE_TREE_TREE_BENCH_H_
