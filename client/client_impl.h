@@ -121,7 +121,7 @@ struct Client::Impl {
   // as an old one; an error means that the server cannot be reached.
   absl::StatusOr<bool> ServerKnowsPacked();
 
-  // Sends to this server, whoever the contributor belongs to.
+  // Sends to this server, also if the contributor belongs to a leaf.
   absl::StatusOr<Receipt> SubmitHere(const std::string& round, const Update& update,
                                      const Progress& progress);
   std::vector<absl::StatusOr<Receipt>> SubmitManyHere(const std::string& round,

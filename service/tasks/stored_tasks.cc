@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/limits.h"
-#include "service/engine/names.h"
 #include "service/store/store_errors.h"
 #include "service/tasks/task_names.h"
 
@@ -84,14 +83,6 @@ TaskEnd EndOf(const json& row) {
       NumberOf<int>(row, "end", 0, static_cast<int>(TaskEnd::kStoreCorrupt), 0));
 }
 
-bool IsGroupName(std::string_view qualified) {
-  const std::string_view tenant = TenantOf(qualified);
-  const std::string_view name = PublicName(qualified);
-  const auto parsed = ParseTaskName(name);
-  return parsed.ok() && parsed->number == 0 && ValidateTenant(tenant).ok() &&
-         QualifiedName(tenant, name) == qualified;
-}
-
 // Replaces invalid UTF-8, since a failure may quote any bytes.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -128,7 +119,7 @@ TaskRowName ParseTaskRowKey(std::string_view key) {
     return std::string(key.substr(prefix.size()));
   };
   const auto of_group = [&](Kind kind, std::string group) -> TaskRowName {
-    if (!IsGroupName(group)) return {};
+    if (!IsQualifiedGroup(group)) return {};
     return {.kind = kind, .group = std::move(group)};
   };
   if (key == kClockRow) return {.kind = Kind::kClock};

@@ -167,6 +167,13 @@ absl::StatusOr<TaskName> ParseTaskName(std::string_view name) {
   return parsed;
 }
 
+bool IsQualifiedGroup(std::string_view name) {
+  const std::string_view tenant = TenantOf(name);
+  const auto parsed = ParseTaskName(PublicName(name));
+  return parsed.ok() && parsed->number == 0 && ValidateTenant(tenant).ok() &&
+         QualifiedName(tenant, PublicName(name)) == name;
+}
+
 std::string TaskNameOf(std::string_view group, uint32_t number) {
   return absl::StrCat(std::string(group), std::string(kTasksPart), number);
 }

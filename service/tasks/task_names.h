@@ -24,6 +24,8 @@ struct TaskName {
 };
 // INVALID_TASK_NAME.
 absl::StatusOr<TaskName> ParseTaskName(std::string_view name);
+// Returns whether this is the name of a group of some tenant.
+bool IsQualifiedGroup(std::string_view name);
 std::string TaskNameOf(std::string_view group, uint32_t number);
 
 // INVALID_TASK_GROUP, which names the group, the field and the limit; INVALID_CONTRIBUTOR;

@@ -18,7 +18,7 @@ absl::Status Mismatch(std::string_view what, std::string_view theirs, std::strin
 }
 
 // Returns whether the worker may use this lease. The token of another lease is refused by the
-// table, whoever sends it.
+// table, also if another client sends it.
 bool IsTheirs(const TaskId& id, uint64_t token, const TaskViewer& viewer) {
   return id.record().token != token || viewer.Sees(id.record().worker);
 }

@@ -164,7 +164,7 @@ DEPENDENCIES = [
     # Work that clients come for; a round is known to it by its state and its counted updates.
     (
         r"service/tasks/stored_tasks\.cc",
-        [*_LOW, "proto", "service/engine", "service/store", "service/tasks", "json"],
+        [*_LOW, "proto", "service/store", "service/tasks", "json"],
     ),
     (
         r"service/tasks/.*",

@@ -1,4 +1,4 @@
-"""Trees of servers: a root with real leaves has the bits of one server, whoever is killed when."""
+"""Trees of servers: a root with real leaves has the bits of one server, also after kills."""
 
 from __future__ import annotations
 
