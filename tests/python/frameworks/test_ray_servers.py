@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import sys
 import time
@@ -110,17 +111,21 @@ def server_of(actor) -> int:
     return ray.get(actor.__ray_call__.remote(lambda self: self._process.pid))
 
 
-def ended(process_id: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    return True
+@contextlib.contextmanager
+def ending(*process_ids: int):
+    """Waits at its end until these processes have ended."""
+    watched = [os.pidfd_open(process) for process in process_ids]
+    yield
+    for process in watched:
+        assert select.select([process], [], [], SECONDS_MAX)[0], "it still runs"
+        os.close(process)
 
 
-def wait_for(condition) -> None:
+def wait_for_free(kind: str, number: int) -> None:
+    """Waits until the places of servers that have ended are free again."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
+    while ray.available_resources().get(kind, 0) != number:
         assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_tree_of_actors_has_the_bits_of_one_server(server):
@@ -153,9 +158,8 @@ def test_what_was_acknowledged_outlives_the_kill_of_every_actor_and_every_server
             number += 6
             # SIGKILL of the Python process, or of the program alone.
             find = process_of if killed == "actor" else server_of
-            before = (process_of(actor), server_of(actor))
-            os.kill(find(actor), signal.SIGKILL)
-            wait_for(lambda before=before: all(ended(process) for process in before))
+            with ending(process_of(actor), server_of(actor)):
+                os.kill(find(actor), signal.SIGKILL)
         receipts = submit(round_, range(number))
         assert all(receipt.duplicate for receipt in receipts), "a receipt was lost"
         assert [*tree.leaves, tree.target] == addresses
@@ -193,16 +197,15 @@ def test_each_leaf_has_gpus_of_its_own():
         *leaves, root = seen
         assert sorted(leaves) == [[b"CUDA_VISIBLE_DEVICES=0"], [b"CUDA_VISIBLE_DEVICES=1"]]
         assert root in ([], [b"CUDA_VISIBLE_DEVICES="])
-    wait_for(lambda: ray.available_resources().get("GPU", 0) == 2)
+    wait_for_free("GPU", 2)
 
 
 def test_the_end_leaves_no_process_and_no_place():
     tree = sparseagg.ray.start(1)
-    processes = [server_of(actor) for actor in tree.actors]
+    with ending(*(server_of(actor) for actor in tree.actors)):
+        tree.stop()
     tree.stop()
-    tree.stop()
-    assert all(ended(process) for process in processes)
-    wait_for(lambda: ray.available_resources().get("CPU", 0) == 8)
+    wait_for_free("CPU", 8)
     states = {group["state"] for group in placement_group_table().values()}
     assert states == {"REMOVED"}
 
@@ -213,7 +216,7 @@ def test_a_cluster_that_is_too_small_says_what_it_has():
     ) as found:
         sparseagg.ray.start(3, gpus=1, start_timeout=1)
     assert found.value.reason == "NO_PLACEMENT"
-    wait_for(lambda: ray.available_resources().get("CPU", 0) == 8)
+    wait_for_free("CPU", 8)
 
 
 def test_a_server_that_does_not_start_says_why():
