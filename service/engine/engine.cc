@@ -86,6 +86,12 @@ class EngineImpl : public Engine {
   absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
   absl::Status DeleteRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                          const std::string& failure) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Abort(failure);
+  }
+  absl::Status WithdrawRound(std::string_view name) override;
 
   absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchScope what,
                                     OnChange on_change) override {
@@ -121,6 +127,8 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
+  // Deletes a round in a final state, and remembers its name or frees it at once.
+  absl::Status Erase(Round& round, Round::NameAfter name_after);
   RoundServices ServicesFor(TenantBudgets& tenant) {
     return {options_, store_,   executor_,          eraser_,
             uploads_, tenants_, tenant.aggregation, draining_};
@@ -217,17 +225,31 @@ absl::Status EngineImpl::DeleteRound(std::string_view name) {
   const auto found = rounds_.Find(name);
   if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
   SPARSEAGG_RETURN_IF_ERROR(found.status());
-  const std::shared_ptr<Round>& round = *found;
-  const absl::Status deleted = round->Delete([&](const Tombstone& tombstone) {
-    if (options_.limits.retry_horizon_ms > 0) rounds_.Remember(tombstone);
-    rounds_.Erase(*round);
-  });
+  // The root of a leaf's round remembers the name; a leaf needs to only if it has counted updates.
+  Round& round = **found;
+  const bool is_unused = !round.spec().tree.self.empty() && round.Snapshot().contributors == 0;
+  const absl::Status deleted =
+      Erase(round, is_unused ? Round::NameAfter::kFree : Round::NameAfter::kRemembered);
   if (absl::IsNotFound(deleted) && ErrorReason(rounds_.Find(name).status()) == "ROUND_EXPIRED") {
     return absl::OkStatus();  // another call was faster
   }
-  SPARSEAGG_RETURN_IF_ERROR(deleted);
-  round->NotifyDeleted();
+  return deleted;
+}
+
+absl::Status EngineImpl::Erase(Round& round, Round::NameAfter name_after) {
+  SPARSEAGG_RETURN_IF_ERROR(
+      round.Delete(name_after, [&](const std::optional<Tombstone>& tombstone) {
+        if (tombstone.has_value()) rounds_.Remember(*tombstone);
+        rounds_.Erase(round);
+      }));
+  round.NotifyDeleted();
   return absl::OkStatus();
+}
+
+absl::Status EngineImpl::WithdrawRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
+  return Erase(*round, Round::NameAfter::kFree);
 }
 
 void EngineImpl::ScheduleIdleCheck() {
