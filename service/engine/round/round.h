@@ -122,8 +122,9 @@ class Round : public std::enable_shared_from_this<Round> {
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
   absl::StatusOr<RoundSnapshot> Abort(const std::string& failure = "");
   // Deletes the round and calls `gone` before the deletion is visible to other calls, with the
-  // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0. Its data on
-  // disk is erased later.
+  // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0, or the round
+  // is a leaf's that has counted nothing, whose name the root remembers. Its data on disk is erased
+  // later.
   enum class NameAfter : uint8_t { kRemembered, kFree };
   absl::Status Delete(NameAfter name_after,
                       const std::function<void(const std::optional<Tombstone>&)>& gone);

@@ -240,9 +240,12 @@ absl::Status Round::Delete(NameAfter name_after,
   std::unique_lock gate(gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have deleted it
   std::optional<Tombstone> tombstone;
-  if (name_after == NameAfter::kRemembered && services_.options.limits.retry_horizon_ms > 0) {
+  const RoundSnapshot last = Snapshot();
+  const bool is_unused_leaf = !spec_.tree.self.empty() && last.contributors == 0;
+  if (name_after == NameAfter::kRemembered && !is_unused_leaf &&
+      services_.options.limits.retry_horizon_ms > 0) {
     tombstone = {.round = name_, .erased = services_.options.now()};
-    if (Snapshot().state == RoundState::kPublished) tombstone->ended = RoundPhase::kPublished;
+    if (last.state == RoundState::kPublished) tombstone->ended = RoundPhase::kPublished;
   }
   SPARSEAGG_RETURN_IF_ERROR(tombstone.has_value() ? services_.store.RetireRound(*tombstone)
                                                   : services_.store.EraseRound(name_));

@@ -128,6 +128,19 @@ absl::StatusOr<Receipt> SubmitPartial(Round& round, const TensorReducers& reduce
 
 }  // namespace
 
+SubmissionReport ReportOf(const UpdateHeader& header, const UpdateBody& body,
+                          const absl::StatusOr<Receipt>& receipt,
+                          std::chrono::duration<double> time) {
+  SubmissionReport report{.header = header, .status = receipt.status()};
+  report.duplicate = receipt.ok() && receipt->duplicate;
+  report.seconds = time.count();
+  for (const EncodedTensor& tensor : body.tensors) {
+    report.payload_bytes += tensor.header.indices_bytes + tensor.header.values_bytes;
+    report.nnz += tensor.header.nnz;
+  }
+  return report;
+}
+
 absl::Status CheckUpdateHeader(const Round& round, const UpdateHeader& header, bool is_partial) {
   SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));
   return CheckLeaf(round.spec().tree, PublicName(round.name()), header.contributor, is_partial);
