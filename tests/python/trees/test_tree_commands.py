@@ -25,8 +25,7 @@ def run(server, *arguments: str) -> dict:
 
 def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
     leaves = [own_server() for _ in range(2)]
-    addresses = ",".join(leaf.target for leaf in leaves)
-    root = own_server("--data-dir", str(tmp_path / "root"), "--leaves", addresses)
+    root = own_server("--leaves", ",".join(leaf.target for leaf in leaves))
     run(root, "round", "create", "--id", "r1", "--tensor", TENSOR)
     matrix = tmp_path / "w.mtx"
     matrix.write_text(MATRIX)
