@@ -45,7 +45,7 @@ def secured(own_server, tmp_path):
     leaves = [own_server(*tls) for _ in range(2)]
     root = own_server(
         *tls, "--leaves", f"one={leaves[0].target},two={leaves[1].target}",
-        "--leaves-authority", str(tmp_path / "ca.pem"),
+        "--leaves-authority", str(tmp_path / "ca.pem"), "--data-dir", str(tmp_path / "root"),
     )  # fmt: skip
     return root, leaves
 

@@ -12,6 +12,7 @@ from sparseagg import (
     Client,
     NewTaskGroup,
     PermissionDeniedError,
+    SparseAggError,
     TensorSpec,
     aio,
     worker,
@@ -41,7 +42,7 @@ def servers(own_server, tmp_path):
     leaves = [own_server("--credentials", str(credentials)) for _ in range(2)]
     root = own_server(
         "--credentials", str(credentials), "--leaves-token-file", str(token),
-        "--leaves", f"one={leaves[0].target},two={leaves[1].target}",
+        "--leaves", f"one={leaves[0].target},two={leaves[1].target}", "--data-dir", str(tmp_path / "root"),
     )  # fmt: skip
     return root, leaves
 
@@ -56,6 +57,16 @@ def update_of(contributor: str) -> dict:
 
 def train(task: worker.LeasedTask) -> dict:
     return update_of(task.contributor)
+
+
+def test_the_root_refuses_tasks_that_it_could_not_complete(servers):
+    root, _ = servers
+    with owner_of(root.target) as client:
+        made = client.create_round(SPECS, "r1")
+        with pytest.raises(SparseAggError) as refused:
+            client.tasks.create(NewTaskGroup("words", made, contributors=CONTRIBUTORS))
+        assert (refused.value.reason, refused.value.code) == ("TREE_TASKS", "FAILED_PRECONDITION")
+        assert "at the leaves" in refused.value.message
 
 
 def test_workers_complete_tasks_at_the_leaves(servers):
