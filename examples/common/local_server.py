@@ -35,9 +35,9 @@ def _memory_max(pid: int) -> int:
 
 
 @contextmanager
-def server_at(target: str | None, *flags: str) -> Iterator[Server]:
-    """The server at `target`; None starts one, with these flags of `sparseagg serve`. Raises OSError where there is no
-    program to start."""
+def server_at(target: str | None, *flags: str, durable: bool = False) -> Iterator[Server]:
+    """The server at `target`; None starts one, with these flags of `sparseagg serve` and, if `durable`, with a data
+    directory for as long as it runs. Raises OSError where there is no program to start."""
     if target:
         yield Server(target)
         return
@@ -49,6 +49,8 @@ def server_at(target: str | None, *flags: str) -> Iterator[Server]:
         command = [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port]
         # It ends with this process, however that ends.
         command.extend(["--admin-listen=none", "--stop-at-eof", *flags])
+        if durable:
+            command.append(f"--data-dir={folder}/data")
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         try:
@@ -64,11 +66,11 @@ def server_at(target: str | None, *flags: str) -> Iterator[Server]:
 
 
 @contextmanager
-def tree_of(nodes: int, *flags: str) -> Iterator[Server]:
-    """The root of a tree with `nodes` leaves (docs/trees.md), all on this machine, with these flags. Raises as server_at."""
+def tree_of(nodes: int) -> Iterator[Server]:
+    """The root of a tree with `nodes` leaves (docs/trees.md), all on this machine. Raises as server_at."""
     with ExitStack() as stack:
-        leaves = tuple(stack.enter_context(server_at(None, *flags)) for _ in range(nodes))
+        leaves = tuple(stack.enter_context(server_at(None, durable=True)) for _ in range(nodes))
         names = ",".join(f"leaf-{number}={leaf.target}" for number, leaf in enumerate(leaves))
-        root = stack.enter_context(server_at(None, "--leaves", names, *flags))
+        root = stack.enter_context(server_at(None, "--leaves", names, durable=True))
         pids = (*root.pids, *(pid for leaf in leaves for pid in leaf.pids))
         yield Server(root.target, pids, leaves)

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from sparseagg import _arguments
 from sparseagg._local_server import flags_of
 from sparseagg.client import Client
-from sparseagg.ray._actors import Root, Server, failed, name_of, port_for
+from sparseagg.ray._actors import Folder, Root, Server, failed, name_of, port_for
 
 __all__ = ["Tree", "start"]
 
@@ -56,8 +56,8 @@ def start(
     gpus: of each leaf. With any, a leaf uses the back end "cuda", and does not start where its GPU is missing.
     cpus: of each leaf, and its threads. The root has one.
     data_dir: a folder on every machine; each server keeps its durable rounds in a folder of its own there ("root",
-        "leaf-0" and so on), and a later `start` goes on with them. None keeps all rounds in memory, where they are lost
-        with their server.
+        "leaf-0" and so on), and a later `start` goes on with them. None takes one in the machine's folder for temporary
+        files, which `Tree.stop` removes.
     settings: of all servers, by the names that `sparseagg serve --help` lists. root_settings: of the root, on top.
     strategy: of the placement group. "SPREAD" puts the servers on different machines as far as there are some.
     start_timeout: seconds until Ray has a place for all of them and they serve.
@@ -150,7 +150,7 @@ class Tree:
         self,
         leaf_flags: list[str],
         root_flags: list[str],
-        folder: str | None,
+        data_dir: str | None,
         resources: Mapping[str, float],
         limit: float,
     ) -> None:
@@ -158,17 +158,17 @@ class Tree:
         names = [*(f"leaf-{number}" for number in range(count)), "root"]
         # The bundle of the root is the first.
         places = [self._place(number) for number in (*range(1, count + 1), 0)]
-        folders = [None if folder is None else os.path.join(folder, name) for name in names]
+        run = secrets.token_hex(4)
         probe = ray.remote(num_cpus=0, max_retries=3)(port_for)
+        folders = [Folder(data_dir, run, name) for name in names]
         ports = _within(
             limit,
             [
-                probe.options(scheduling_strategy=place).remote(data)
-                for place, data in zip(places, folders)
+                probe.options(scheduling_strategy=place).remote(folder)
+                for place, folder in zip(places, folders)
             ],
         )
-        run = secrets.token_hex(4)
-        for number, (name, place, data, port) in enumerate(zip(names, places, folders, ports)):
+        for number, (name, place, folder, port) in enumerate(zip(names, places, folders, ports)):
             is_root = number == count
             actor = ray.remote(max_restarts=-1, max_task_retries=-1)(Root if is_root else Server)
             placed = actor.options(
@@ -179,9 +179,9 @@ class Tree:
             )
             if is_root:
                 addresses = dict(zip(names, self._wait_until_they_serve(limit)))
-                self._actors.append(placed.remote(port, data, root_flags, run, addresses))
+                self._actors.append(placed.remote(port, folder, root_flags, run, addresses))
             else:
-                self._actors.append(placed.remote(port, data, leaf_flags))
+                self._actors.append(placed.remote(port, folder, leaf_flags))
         self._wait_until_they_serve(limit)
 
     def _wait_until_they_serve(self, limit: float) -> list[str]:

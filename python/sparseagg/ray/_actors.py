@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import os
 import random
+import shutil
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -32,15 +34,33 @@ _FOLLOW_SECONDS = 5.0
 _LOG_LINES_SHOWN = 3
 
 
+@dataclass(frozen=True)
+class Folder:
+    """Where a server keeps its rounds. data_dir: None for the machine's folder for temporary files, where `run` names it."""
+
+    data_dir: str | None
+    run: str
+    server: str
+
+    def path(self) -> Path:
+        """The folder, on the machine that is asked."""
+        if self.data_dir is not None:
+            return Path(self.data_dir, self.server)
+        return Path(tempfile.gettempdir(), f"sparseagg-ray-{self.run}-{self.server}")
+
+    def remove_if_temporary(self) -> None:
+        if self.data_dir is None:
+            shutil.rmtree(self.path(), ignore_errors=True)
+
+
 class Server:
     """An actor: the program as a child, which ends with this process, and this process with it."""
 
-    def __init__(self, port: int, folder: str | None, flags: Sequence[str]) -> None:
-        """folder: for durable rounds; None keeps all in memory."""
+    def __init__(self, port: int, folder: Folder, flags: Sequence[str]) -> None:
         address = ray.util.get_node_ip_address()
         self._address = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self._folder = folder
-        self._flags = [*flags, *([] if folder is None else [f"--data-dir={folder}"])]
+        self._flags = [f"--data-dir={folder.path()}", *flags]
         self._problem = ""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -56,7 +76,11 @@ class Server:
         return self._problem
 
     def stop(self) -> None:
-        """Stops the server in good order."""
+        """Stops the server in good order, and removes data that nobody has asked for."""
+        self._end()
+        self._folder.remove_if_temporary()
+
+    def _end(self) -> None:
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
@@ -76,8 +100,7 @@ class Server:
 
     def _start(self, more_flags: list[str]) -> None:
         """Returns when it serves. The one before it may still be ending."""
-        if self._folder is not None:
-            os.makedirs(self._folder, exist_ok=True)
+        self._folder.path().mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + 60.0
         while True:
             process = self._start_once(more_flags)
@@ -137,7 +160,7 @@ class Root(Server):
     def __init__(
         self,
         port: int,
-        folder: str | None,
+        folder: Folder,
         flags: Sequence[str],
         run: str,
         addresses: Mapping[str, str],
@@ -179,7 +202,7 @@ class Root(Server):
         """Starts the server again when a leaf has moved."""
         while not self._stopped.wait(_FOLLOW_SECONDS):
             if self._found() != self._leaf_addresses:
-                super().stop()
+                self._end()
                 self._begin()
 
 
@@ -188,12 +211,10 @@ def name_of(run: str, server: str) -> str:
     return f"sparseagg-{run}-{server}"
 
 
-def port_for(folder: str | None) -> int:
+def port_for(folder: Folder) -> int:
     """Returns the port that the data in `folder` was served on, which its open rounds have, or a free one."""
-    if folder is None:
-        return _free_port()
-    os.makedirs(folder, exist_ok=True)
-    remembered = Path(folder, _PORT_FILE)
+    folder.path().mkdir(parents=True, exist_ok=True)
+    remembered = folder.path() / _PORT_FILE
     if not remembered.exists():
         remembered.write_text(f"{_free_port()}\n")
     return int(remembered.read_text())

@@ -128,7 +128,7 @@ def wait_for_free(kind: str, number: int) -> None:
         assert time.monotonic() < deadline
 
 
-def test_a_tree_of_actors_has_the_bits_of_one_server(server):
+def test_a_tree_of_actors_has_the_bits_of_one_server(durable_server):
     with sparseagg.ray.start(3) as tree, tree.client(retry=RETRY) as client:
         assert len(set(tree.leaves) | {tree.target}) == 4
         round_ = client.create_round(SPECS)
@@ -139,7 +139,7 @@ def test_a_tree_of_actors_has_the_bits_of_one_server(server):
                 counts.append(direct.round(round_.name).info().contributors)
         assert sum(counts) == 20 and len([count for count in counts if count]) >= 2
         round_.seal()
-        assert bits(round_.result()) == bits_of_one_server(server.target, 20)
+        assert bits(round_.result()) == bits_of_one_server(durable_server.target, 20)
 
 
 @pytest.mark.parametrize("killed", ["actor", "server"])
@@ -200,11 +200,17 @@ def test_each_leaf_has_gpus_of_its_own():
     wait_for_free("GPU", 2)
 
 
-def test_the_end_leaves_no_process_and_no_place():
+def test_the_end_leaves_no_process_no_folder_and_no_place():
     tree = sparseagg.ray.start(1)
+    folders = [
+        ray.get(actor.__ray_call__.remote(lambda self: str(self._folder.path())))
+        for actor in tree.actors
+    ]
+    assert all(os.path.isdir(folder) for folder in folders)
     with ending(*(server_of(actor) for actor in tree.actors)):
         tree.stop()
     tree.stop()
+    assert not any(os.path.exists(folder) for folder in folders)
     wait_for_free("CPU", 8)
     states = {group["state"] for group in placement_group_table().values()}
     assert states == {"REMOVED"}
