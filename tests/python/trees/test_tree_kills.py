@@ -11,6 +11,8 @@ from sparseagg import NotFoundError
 from support.trees import SEEDS, SPECS, bits, until, update, who
 
 LARGE_ROWS = 20_000
+CHUNK_BYTES = 1 << 20  # of an answer of GetPartial
+OTHER_BYTES = 50_000  # at most, of other answers
 
 
 def large_update(seed: int) -> dict:
@@ -67,31 +69,38 @@ def test_a_root_that_is_killed_while_it_is_asked_to_seal(make_tree, seed):
     assert bits(root.result(timeout=60)) == expected
 
 
+@pytest.mark.parametrize("killed", [True, False])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_root_that_is_killed_during_a_transfer_goes_on_where_it_was(make_tree, seed):
+def test_a_transfer_that_breaks_goes_on(make_tree, seed, killed):
+    """The connection breaks, or the root is killed. What came in whole chunks is not sent again over a new connection;
+    after a kill the last 8 MiB are (docs/api.md), which is all of it here."""
     print(f"seed {seed}")
     choose = random.Random(seed)
     tree = make_tree(2, proxied=True)
     root = tree.client.create_round(SPECS, "r1")
-    seeds = [number for leaf in range(2) for number in tree.seeds_of(leaf, 6)]
+    seeds = [number for leaf in range(2) for number in tree.seeds_of(leaf, 4)]
     for number in seeds:
         root.submit(large_update(number), **who(number))
     expected = tree.bits_of_one(seeds, large_update)
-    slow = choose.choice(tree.proxies)
-    before = slow.bytes_from_server
-    part = choose.randrange(200_000, 1_500_000)
+    number = choose.randrange(2)
+    slow = tree.proxies[number]
+    part = choose.randrange(CHUNK_BYTES + 100_000, CHUNK_BYTES + 500_000)
     slow.lose_answers(part)
     root.seal()
     until(lambda: slow.has_lost_answers, "the transfer has begun")
     assert root.info().state == "SEALED"
-    tree.root.kill()
-    at_kill = slow.bytes_from_server
+    if killed:
+        tree.root.kill()
     slow.cut()
-    tree.root.start()
+    before = slow.bytes_from_server
+    if killed:
+        tree.root.start()
     assert bits(root.result(timeout=60)) == expected
-    first, second = at_kill - before, slow.bytes_from_server - at_kill
-    print(f"{first} bytes before the kill, {second} after it")
-    assert first >= part
+    again = slow.bytes_from_server - before
+    full = len(tree.direct[number].round("r1").partial())
+    print(f"{part} of {full} bytes at first, then {again}")
+    assert full > part
+    assert (again > full) if killed else (again < full - CHUNK_BYTES + OTHER_BYTES)
 
 
 def test_a_root_that_is_killed_while_it_erases_goes_on_erasing(make_tree):

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sparseagg import Client, SparseAggError, UnavailableError, Update, merge_partials
+from sparseagg import Client, SparseAggError, UnavailableError, Update
 from support.trees import NO_RETRY, RETRY, SEEDS, SPECS, bits, stranger, until, update, who
 
 LARGE_ROWS = 20_000  # several chunks where a message has 64 KiB
@@ -124,9 +124,10 @@ def test_different_updates_of_one_contributor_to_two_nodes_count_one(make_tree, 
 
 
 def test_a_partial_aggregate_that_covers_a_contributor_again_is_not_counted(make_tree):
-    """Somebody carries one by hand to the root, for leaf 1, with a contributor of leaf 0 in it."""
+    """Somebody carries one to the root by hand, for leaf 1, with a contributor of leaf 0 in it. The round waits, and shows
+    why, until its owner ends it."""
     tree = make_tree(2)
-    root = tree.client.create_round(SPECS, "r1", leaf_wait=1)
+    root = tree.client.create_round(SPECS, "r1")
     mine, yours = tree.seeds_of(0, 1)[0], tree.seeds_of(1, 1)[0]
     for seed in (mine, yours):
         root.submit(update(seed), **who(seed))
@@ -138,7 +139,11 @@ def test_a_partial_aggregate_that_covers_a_contributor_again_is_not_counted(make
     with pytest.raises(SparseAggError) as refused:
         root.submit_partial(partial, node="leaf-1")
     assert refused.value.reason == "WRONG_LEAF"
-    root.submit_partial(partial, node="leaf/leaf-1")
+    assert not root.submit_partial(partial, node="leaf/leaf-1").duplicate
     root.seal()
-    manifest = root.result(timeout=60).manifest
-    assert (manifest.contributors, manifest.given_up_leaves) == (2, ("leaf-0",))
+    overlap = f'covers contributor "c{mine}"'
+    until(lambda: overlap in tree.status()["leaf-0"]["error"], "the root shows what it refuses")
+    assert root.info().state == "SEALED"
+    root.abort()
+    root.delete()
+    until(lambda: not list(tree.direct[0].rounds()), "the leaf has erased the round")
