@@ -53,6 +53,11 @@ class Node(Namespace):
         sockets = self.run("ss", "--tcp", "--options", "--no-header", "dst", other.address)
         return any(int(count) > 0 for count in re.findall(r"timer:\(on,[^,]*,(\d+)\)", sockets))
 
+    def is_connected_to(self, other: Node) -> bool:
+        """Whether this node has a connection to the other, or believes so."""
+        filters = ("state", "established", "dst", other.address)
+        return bool(self.run("ss", "--tcp", "--no-header", *filters).strip())
+
 
 class Network:
     """The nodes and the router between them."""

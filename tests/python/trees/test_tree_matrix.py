@@ -38,10 +38,12 @@ def values(spec: TensorSpec, shape: tuple, generator: np.random.Generator) -> np
     dtype = VALUE_DTYPES[spec.value_type]
     if spec.value_type in INTEGERS:
         if spec.integer_overflow == "modular":
-            return np.frombuffer(generator.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(
-                shape
-            )
-        return generator.integers(0 if spec.value_type[0] == "u" else -999, 999, shape).astype(dtype)
+            return np.frombuffer(
+                generator.bytes(int(np.prod(shape)) * dtype.itemsize), dtype
+            ).reshape(shape)
+        return generator.integers(0 if spec.value_type[0] == "u" else -999, 999, shape).astype(
+            dtype
+        )
     low, high = SPREAD[spec.value_type]
     numbers = generator.standard_normal(shape) * np.exp2(generator.integers(low, high, shape))
     if spec.value_type == "bf16":
@@ -112,7 +114,11 @@ def sum_depends_on_order(sent: list, spec: TensorSpec) -> bool:
             if isinstance(part, np.ndarray):
                 total += update.weight * part
             elif part is not None:
-                np.add.at(total, tuple(part.indices.reshape(-1, spec.sparse_dim).T), update.weight * part.values)
+                np.add.at(
+                    total,
+                    tuple(part.indices.reshape(-1, spec.sparse_dim).T),
+                    update.weight * part.values,
+                )
         totals.append(total.tobytes())
     return totals[0] != totals[1]
 

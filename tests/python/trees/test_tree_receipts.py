@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sparseagg import Client, SparseAggError, UnavailableError, Update
-from support.trees import NO_RETRY, RETRY, SEEDS, SPECS, bits, stranger, until, update, who
+from support.trees import NO_RETRY, SEEDS, SPECS, bits, stranger, until, update, who
 
 LARGE_ROWS = 20_000  # several chunks where a message has 64 KiB
 LAST_BYTES = 20_000  # that go without an answer to those before them

@@ -99,12 +99,12 @@ def test_a_leaf_whose_disk_is_full_refuses_updates_and_keeps_those_it_has(
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_leaf_whose_disk_is_full_at_the_seal_delays_it(make_tree, small_disk, killed):
-    disk = small_disk(32 * MIB)
+    disk = small_disk(8 * MIB)
     tree = make_tree(2, folders={"leaf1": disk.folder / "data"})
     round = tree.client.create_round(SPECS, "r1")
     seeds = range(10)
     for seed in seeds:
-        round.submit(large_update(seed), **who(seed))
+        round.submit(update(seed), **who(seed))
     disk.fill()
     assert round.seal().state == "SEALED"
     until(lambda: tree.status()["leaf-0"]["partial_bytes"], "leaf 0 is counted")
@@ -112,11 +112,11 @@ def test_a_leaf_whose_disk_is_full_at_the_seal_delays_it(make_tree, small_disk, 
     assert tree.direct[1].round("r1").info().state == "OPEN"
     assert round.info().state == "SEALED"
     make_room(disk, tree.leaves[1], killed)
-    assert bits(round.result(timeout=60)) == tree.bits_of_one(seeds, large_update)
+    assert bits(round.result(timeout=60)) == tree.bits_of_one(seeds)
 
 
 def test_a_root_whose_disk_is_full_refuses_rounds_and_seals(make_tree, small_disk, impatient):
-    disk = small_disk(32 * MIB)
+    disk = small_disk(8 * MIB)
     tree = make_tree(2, folders={"root": disk.folder / "data"})
     client = impatient(tree.root)
     round = client.create_round(SPECS, "r1")
@@ -145,12 +145,12 @@ def test_a_root_whose_disk_is_full_refuses_rounds_and_seals(make_tree, small_dis
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_root_whose_disk_is_full_when_partial_aggregates_come(make_tree, small_disk, killed):
-    disk = small_disk(64 * MIB)
+    disk = small_disk(8 * MIB)
     tree = make_tree(2, folders={"root": disk.folder / "data"})
     round = tree.client.create_round(SPECS, "r1")
     seeds = range(10)
     for seed in seeds:
-        round.submit(large_update(seed), **who(seed))
+        round.submit(update(seed), **who(seed))
     for leaf in tree.leaves:
         leaf.pause()
     assert round.seal().state == "SEALED"
@@ -168,4 +168,4 @@ def test_a_root_whose_disk_is_full_when_partial_aggregates_come(make_tree, small
     assert round.info().state == "SEALED"
     make_room(disk, tree.root, killed)
     assert round.info().state in ("SEALED", "PUBLISHED")
-    assert bits(round.result(timeout=60)) == tree.bits_of_one(seeds, large_update)
+    assert bits(round.result(timeout=60)) == tree.bits_of_one(seeds)

@@ -23,14 +23,21 @@ def seeds_at(tree, leaf: int, seeds: list[int]) -> list[int]:
     return [seed for seed in seeds if tree.leaf_of(f"c{seed}") == leaf]
 
 
-def restart_with(tree, leaf: int, folder) -> None:
-    """The leaf is killed, and started at the same address with this as its data directory; None: with an empty one."""
-    own = tree.folder / f"leaf{leaf}"
-    tree.leaves[leaf].kill()
-    shutil.rmtree(own)
+def restart_with(tree, server, name: str, folder) -> None:
+    """The server is killed, and started at the same address with this as its data directory; None: with an empty one."""
+    server.kill()
+    shutil.rmtree(tree.folder / name)
     if folder is not None:
-        shutil.copytree(folder, own)
-    tree.leaves[leaf].start()
+        shutil.copytree(folder, tree.folder / name)
+    server.start()
+
+
+def copy_of(tree, server, name: str):
+    """A copy of a server's data directory. The server is killed for it, and goes on."""
+    server.kill()
+    copy = shutil.copytree(tree.folder / name, tree.folder / f"copy of {name}")
+    server.start()
+    return copy
 
 
 def test_a_second_server_with_the_data_directory_of_a_leaf_does_not_start(make_tree):
@@ -59,7 +66,7 @@ def test_a_leaf_that_comes_back_empty_ends_the_round_or_is_given_up(make_tree):
     for seed in seeds:
         strict.submit(update(seed), **who(seed))
     lost = seeds_at(tree, 1, seeds)
-    restart_with(tree, 1, None)
+    restart_with(tree, tree.leaves[1], "leaf1", None)
     # Its contributors hear that it has no round; they are not counted by an empty leaf in silence.
     for seed in (lost[0], tree.seeds_of(1, 1, first=100)[0]):
         with pytest.raises((NotFoundError, SparseAggError)) as refused:
@@ -69,25 +76,24 @@ def test_a_leaf_that_comes_back_empty_ends_the_round_or_is_given_up(make_tree):
     with pytest.raises(RoundAbortedError):
         strict.result(timeout=60)
     round.seal()
-    result = round.result(timeout=60)  # without the wait of an hour: the leaf has said that it has nothing
+    result = round.result(
+        timeout=60
+    )  # without the wait of an hour: the leaf has said that it has nothing
     assert result.manifest.given_up_leaves == ("leaf-1",)
     assert bits(result) == tree.bits_of_one(seeds_at(tree, 0, seeds))
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
 def test_a_leaf_that_is_replaced_by_an_older_copy(make_tree, asked_again):
-    """What the copy lacks is missing in the manifest, and counts once if it is sent again. The receipts name the store's
-    start, so a contributor can see that his receipt is from a later life."""
+    """What the copy lacks is missing in the manifest, too, and counts once if it is sent again."""
     tree = make_tree(2)
     root = tree.client.create_round(SPECS, "r1")
     early = submit_all(tree, root)
-    tree.leaves[1].kill()
-    older = shutil.copytree(tree.folder / "leaf1", tree.folder / "older")
-    tree.leaves[1].start()
+    older = copy_of(tree, tree.leaves[1], "leaf1")
     late = tree.seeds_of(1, 4, first=100)
     receipts = [root.submit(update(seed), **who(seed)) for seed in late]
     assert not any(receipt.duplicate for receipt in receipts)
-    restart_with(tree, 1, older)
+    restart_with(tree, tree.leaves[1], "leaf1", older)
     there = stranger(tree.direct[1])
     assert there.info().contributors == len(seeds_at(tree, 1, early))
     counted = list(early)
@@ -107,16 +113,16 @@ def test_an_older_copy_after_the_transfer_changes_nothing(make_tree):
     tree = make_tree(2)
     root = tree.client.create_round(SPECS, "r1")
     early = submit_all(tree, root)
-    tree.leaves[1].kill()
-    older = shutil.copytree(tree.folder / "leaf1", tree.folder / "older")
-    tree.leaves[1].start()
+    older = copy_of(tree, tree.leaves[1], "leaf1")
     late = tree.seeds_of(1, 4, first=100)
     for seed in late:
         root.submit(update(seed), **who(seed))
     tree.leaves[0].kill()
     root.seal()
-    until(lambda: tree.status()["leaf-1"]["partial_bytes"], "the partial aggregate of leaf 1 is there")
-    restart_with(tree, 1, older)
+    until(
+        lambda: tree.status()["leaf-1"]["partial_bytes"], "the partial aggregate of leaf 1 is there"
+    )
+    restart_with(tree, tree.leaves[1], "leaf1", older)
     assert tree.direct[1].round("r1").info().state == "OPEN"
     tree.leaves[0].start()
     result = root.result(timeout=60)
@@ -125,16 +131,31 @@ def test_an_older_copy_after_the_transfer_changes_nothing(make_tree):
     until(lambda: not list(tree.direct[1].rounds()), "the older copy is erased, too")
 
 
+def test_an_older_copy_of_the_root_asks_its_leaves_again(make_tree):
+    """The round was sealed and published after the copy was made; the leaves have their partial aggregates still."""
+    tree = make_tree(2)
+    root = tree.client.create_round(SPECS, "r1")
+    early = submit_all(tree, root)
+    older = copy_of(tree, tree.root, "root")
+    late = [seed for leaf in range(2) for seed in tree.seeds_of(leaf, 2, first=100)]
+    for seed in late:
+        root.submit(update(seed), **who(seed))
+    root.seal()
+    expected = tree.bits_of_one([*early, *late])
+    assert bits(root.result(timeout=60)) == expected
+    restart_with(tree, tree.root, "root", older)
+    assert root.info().state == "OPEN"
+    root.seal()
+    assert bits(root.result(timeout=60)) == expected
+
+
 def test_two_processes_that_answer_under_one_address_in_turns(make_tree):
     """A copy of a leaf takes over its address, and gives it back. Each update is counted at most once, and those that only
     the other process has are missing in the manifest."""
     tree = make_tree(2, proxied=True)
     root = tree.client.create_round(SPECS, "r1")
     early = submit_all(tree, root)
-    tree.leaves[1].kill()
-    shutil.copytree(tree.folder / "leaf1", tree.folder / "copy")
-    tree.leaves[1].start()
-    copy = tree.start("copy")
+    copy = tree.start(copy_of(tree, tree.leaves[1], "leaf1").name)
     own, other, both = tree.seeds_of(1, 3, first=100)
     for seed in (own, both):
         assert not root.submit(update(seed), **who(seed)).duplicate
