@@ -65,7 +65,10 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
       [route = impl->caller.route, credentials] { return MakeChannel(route, credentials); },
       impl->options.connections_max);
   impl->stub = &impl->connections->first();
-  impl->leaves.emplace(impl->options);
+  ClientOptions leaf_options = impl->options;
+  // A leaf is called as the root is, whose address may have asked for TLS.
+  if (by_tls && !leaf_options.tls.has_value()) leaf_options.tls.emplace();
+  impl->leaves.emplace(std::move(leaf_options));
   if (!impl->options.sleep) {
     impl->caller.options.sleep = [&channel = impl->connections->first_channel()](uint64_t ms) {
       SleepWhileConnecting(channel, ms);
@@ -106,6 +109,7 @@ absl::Status Client::Delete(const std::string& round) {
   v1::DeleteRoundRequest request;
   request.set_name(RoundName(round));
   RetryLoop retry(impl_->options, impl_->short_call());
+  impl_->leaves->Forget(request.name());
   const absl::Status status = impl_
                                   ->Unary<google::protobuf::Empty>(
                                       retry,

@@ -101,7 +101,10 @@ struct Client::Impl {
                                  return (stub->*method)(context, request, response);
                                }));
     absl::StatusOr<RoundInfo> info = FromProto(round);
-    if (info.ok()) origins.Record(info->name, {info->durability, info->epoch});
+    if (info.ok()) {
+      origins.Record(info->name, {info->durability, info->epoch});
+      leaves->Learn(info->name, info->tree);
+    }
     return info;
   }
 
@@ -126,8 +129,8 @@ struct Client::Impl {
                                      const Progress& progress);
   std::vector<absl::StatusOr<Receipt>> SubmitManyHere(const std::string& round,
                                                       std::span<const Update> updates);
-  // Asks for the leaves of the round. Returns whether it has some.
-  bool LearnLeaves(const std::string& round);
+  // Asks for the leaves of the round if it may have some and they are not known.
+  absl::Status LearnLeaves(const std::string& round, bool may_have_some);
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);
   absl::StatusOr<Receipt> SubmitInChunks(const EncodedUpdate& update, const Progress& progress);
   // Reads what is missing of `partial`. Returns OK when it is complete.

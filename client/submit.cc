@@ -15,7 +15,12 @@
 namespace sparseagg::client {
 namespace {
 
-constexpr char kWrongLeaf[] = "WRONG_LEAF";
+// Whether the update may belong to another server than `sent_to`, a leaf or null, which has refused
+// it: the tree of the round that is remembered may be that of an earlier round.
+bool MayHaveMoved(const std::shared_ptr<Client>& sent_to, const absl::Status& refusal) {
+  return ErrorReason(refusal) == "WRONG_LEAF" ||
+         (sent_to != nullptr && absl::IsNotFound(refusal));
+}
 
 }  // namespace
 
@@ -113,45 +118,54 @@ std::vector<absl::StatusOr<Receipt>> Client::Impl::SubmitManyHere(const std::str
   return outcomes;
 }
 
-bool Client::Impl::LearnLeaves(const std::string& round) {
-  v1::GetRoundRequest request;
-  request.set_name(RoundName(round));
-  const absl::StatusOr<RoundInfo> info = RoundCall(request, &Stub::GetRound);
-  // Only a root says where to send. An owner may put any leaves, and their addresses, into the
-  // round of another server.
-  if (!info.ok() || info->tree.leaves.empty() || !info->tree.self.empty()) return false;
-  leaves->Learn(request.name(), info->tree);
-  return true;
+absl::Status Client::Impl::LearnLeaves(const std::string& round, bool may_have_some) {
+  SPARSEAGG_RETURN_IF_ERROR(CheckProcess(caller.process));  // which may have held the lock
+  if (!may_have_some || leaves->Knows(RoundName(round))) return absl::OkStatus();
+  return NamedRoundCall(round, &Stub::GetRound).status();
 }
 
 absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
                                        const Progress& progress) {
-  for (bool asked = false;; asked = true) {
-    SPARSEAGG_ASSIGN_OR_RETURN(Client * leaf,
-                               impl_->leaves->Find(RoundName(round), update.contributor));
+  const std::string name = RoundName(round);
+  // An ordinary server is spared the call. The first update that a root gets tells that it is one.
+  SPARSEAGG_RETURN_IF_ERROR(impl_->LearnLeaves(round, impl_->leaves->IsRoot()));
+  SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Client> leaf,
+                             impl_->leaves->Find(name, update.contributor));
+  for (bool again = false;; again = true) {
     Impl& there = leaf == nullptr ? *impl_ : *leaf->impl_;
     absl::StatusOr<Receipt> receipt = there.SubmitHere(round, update, progress);
-    // The leaf may have moved.
-    if (absl::IsUnavailable(receipt.status())) impl_->leaves->Forget(RoundName(round));
-    if (ErrorReason(receipt.status()) != kWrongLeaf || asked || !impl_->LearnLeaves(round)) {
-      return receipt;
-    }
+    // The leaf may have another address now.
+    if (absl::IsUnavailable(receipt.status())) impl_->leaves->Forget(name);
+    if (again || !MayHaveMoved(leaf, receipt.status())) return receipt;
+    if (!impl_->NamedRoundCall(round, &Stub::GetRound).ok()) return receipt;
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::shared_ptr<Client> now,
+                               impl_->leaves->Find(name, update.contributor));
+    if (now == leaf) return receipt;
+    leaf = now;
   }
 }
 
 std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round,
                                                         std::span<const Update> updates) {
+  const std::string name = RoundName(round);
   std::vector<absl::StatusOr<Receipt>> outcomes(updates.size(), absl::UnknownError("not sent"));
+  // One call is little beside many updates that the root would refuse.
+  const absl::Status learned =
+      impl_->LearnLeaves(round, updates.size() > 1 || impl_->leaves->IsRoot());
+  if (!learned.ok()) return {updates.size(), learned};
+
+  std::vector<std::shared_ptr<Client>> sent_to(updates.size());  // null: this server
   std::vector<size_t> left(updates.size());
   std::iota(left.begin(), left.end(), size_t{0});
-  for (bool asked = false;; asked = true) {
-    std::map<Client*, std::vector<size_t>> by_leaf;  // null: this server
+  for (bool again = false;; again = true) {
+    std::map<Client*, std::vector<size_t>> by_leaf;
     for (const size_t i : left) {
-      const auto leaf = impl_->leaves->Find(RoundName(round), updates[i].contributor);
-      if (leaf.ok()) {
-        by_leaf[*leaf].push_back(i);
-      } else {
+      const auto leaf = impl_->leaves->Find(name, updates[i].contributor);
+      if (!leaf.ok()) {
         outcomes[i] = leaf.status();
+      } else if (!again || *leaf != sent_to[i]) {
+        sent_to[i] = *leaf;
+        by_leaf[leaf->get()].push_back(i);
       }
     }
     std::vector<std::thread> threads;
@@ -168,10 +182,11 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
     for (std::thread& thread : threads) thread.join();
     left.clear();
     for (size_t i = 0; i < outcomes.size(); ++i) {
-      if (ErrorReason(outcomes[i].status()) == kWrongLeaf) left.push_back(i);
-      if (absl::IsUnavailable(outcomes[i].status())) impl_->leaves->Forget(RoundName(round));
+      if (MayHaveMoved(sent_to[i], outcomes[i].status())) left.push_back(i);
+      if (absl::IsUnavailable(outcomes[i].status())) impl_->leaves->Forget(name);
     }
-    if (left.empty() || asked || !impl_->LearnLeaves(round)) return outcomes;
+    if (again || left.empty()) return outcomes;
+    if (!impl_->NamedRoundCall(round, &Stub::GetRound).ok()) return outcomes;
   }
 }
 

@@ -61,6 +61,8 @@ struct RoundPolicy {
 struct Leaf {
   std::string id;
   std::string address;
+
+  bool operator==(const Leaf&) const = default;
 };
 
 // The leaves of a round.

@@ -6,7 +6,9 @@ set(SPARSEAGG_CUDA AUTO CACHE STRING "Build the CUDA folder: AUTO (when nvcc is 
 set_property(CACHE SPARSEAGG_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SPARSEAGG_SANITIZE "" CACHE STRING "Sanitizers: empty, address (with undefined), thread, fuzzer (clang)")
 option(SPARSEAGG_UNDEFINED "With SPARSEAGG_SANITIZE=address: undefined behaviour, too, for half of the compile time" ON)
+option(SPARSEAGG_ONE_INSTRUCTION_SET "CPU kernels for the instructions that every machine has, and for no others" OFF)
 option(SPARSEAGG_TESTS "Build the tests" ON)
+set(SPARSEAGG_E2E_PROGRAM sparseagg CACHE STRING "The program of tests/e2e: sparseagg, or sparseagg_serve_program")
 option(SPARSEAGG_BENCH "Build the benchmarks" ON)
 option(SPARSEAGG_SERVER "Build the server, the client and the CPU back end: not needed to check a GPU (bench/gpu)" ON)
 option(SPARSEAGG_PYTHON "Build the native library of the Python package: sums without a server" OFF)
@@ -26,8 +28,15 @@ find_program(SPARSEAGG_CCACHE ccache)
 if(SPARSEAGG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The cache stays inside the checkout: build/ is all that a build leaves behind.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DIR=${CMAKE_SOURCE_DIR}/build/ccache
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SPARSEAGG_CCACHE})
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${SPARSEAGG_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+
+# Each test is a program: mold links one in a third of the time. What is shipped is linked by the system's linker.
+find_program(SPARSEAGG_MOLD mold)
+if(SPARSEAGG_MOLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_link_options(-fuse-ld=mold)
 endif()
 
 # Sources that are one processor's end in its name; "other" does without.

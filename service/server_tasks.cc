@@ -93,7 +93,8 @@ absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const UpdateStore& store
     return RoundOfTasks{.state = round.state,
                         .created = round.create_time.time_since_epoch().count(),
                         .durability = round.spec.durability,
-                        .goal_contributors = round.spec.policy.goal_contributors};
+                        .goal_contributors = round.spec.policy.goal_contributors,
+                        .has_leaves = round.spec.tree.is_root()};
   };
   SPARSEAGG_ASSIGN_OR_RETURN(const TaskRecovery recovery, tasks.Recover(find_round));
   for (const std::string& group : recovery.damaged_groups) {

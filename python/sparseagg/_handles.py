@@ -75,7 +75,7 @@ class ClientBase:
                 leaf_address,
                 timeout=timeout,
                 retry=retry,
-                tls=tls,
+                tls=access.tls or tls,  # https:// of this address is for the leaves, too
                 token=token,
                 credentials=credentials,
                 metadata=metadata,

@@ -91,7 +91,10 @@ Token = Union[str, Callable[[], str]]
 
 
 class Access:
-    """What a transport needs to know of the arguments: the channel's credentials, and the metadata of a call."""
+    """What a transport needs to know of the arguments: the channel's credentials, and the metadata of a call.
+
+    tls: the argument; where there is none, what the environment or the address says.
+    """
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class Access:
                 else f"https:// asks {address.target} for TLS, and tls is False; write http://",
                 reason="INVALID_TARGET",
             )
+        self.tls = tls
         if tls:
             credentials = (Tls() if tls is True else tls).credentials()
         self.credentials = credentials

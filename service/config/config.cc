@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/cgroup_limits.h"
+#include "base/host_port.h"
 #include "base/status.h"
 #include "service/config/config_file.h"
 #include "service/config/listen_address.h"

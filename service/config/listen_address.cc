@@ -2,29 +2,16 @@
 
 #include <sys/un.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/host_port.h"
 
 namespace sparseagg {
 namespace {
-
-constexpr uint32_t kPortMax = 65'535;
-
-std::string WhyNoPort(const std::string& port) {
-  uint32_t number = 0;
-  if (port.empty()) return "the port is missing; 0 means any free port";
-  if (port.find_first_not_of("0123456789") != std::string::npos) {
-    return absl::StrCat("the port \"", port, "\" is not a number");
-  }
-  if (absl::SimpleAtoi(port, &number) && number <= kPortMax) return "";
-  return absl::StrCat("the port ", port, " is above ", kPortMax);
-}
 
 std::string OriginError(const std::string& origin) {
   if (origin == "*") return "";
@@ -44,26 +31,6 @@ std::string OriginError(const std::string& origin) {
 }
 
 }  // namespace
-
-std::string HostAndPortError(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  const bool in_brackets = address.ends_with(']');
-  if (colon == std::string_view::npos || in_brackets) {
-    return absl::StrCat("the port is missing, write for example ", std::string(address), ":50061");
-  }
-  const std::string port(address.substr(colon + 1));
-  const std::string_view host = address.substr(0, colon);
-  if (host.empty()) {
-    return absl::StrCat("the host is missing: 127.0.0.1:", port,
-                        " for this machine only, [::]:", port, " or 0.0.0.0:", port,
-                        " for all addresses");
-  }
-  const bool is_ipv6 = host.starts_with('[') && host.ends_with(']');
-  if (!is_ipv6 && host.find_first_of("[]:") != std::string_view::npos) {
-    return absl::StrCat("an IPv6 address needs brackets, as in [::1]:", port);
-  }
-  return WhyNoPort(port);
-}
 
 std::string ListenAddressError(std::string_view address) {
   if (address.starts_with("unix-abstract:")) return "";
@@ -87,7 +54,8 @@ std::string LeavesError(std::string_view list) {
     const size_t equals = leaf.find('=');
     const std::string address = equals == std::string::npos ? leaf : leaf.substr(equals + 1);
     if (equals == 0) return absl::StrCat(leaf, " has no id before the =");
-    if (std::string wrong = HostAndPortError(address); !wrong.empty()) return wrong;
+    const std::string wrong = DialAddressError(address);
+    if (!wrong.empty()) return absl::StrCat("leaf ", leaf, ": ", wrong);
   }
   return "";
 }

@@ -8,14 +8,11 @@
 
 namespace sparseagg {
 
-// Returns what is wrong with a HOST:PORT, in which an IPv6 address needs brackets; empty if it is
-// valid. Does not check that the host exists.
-std::string HostAndPortError(std::string_view address);
-
 // Returns the configured address with the port that was bound: "127.0.0.1:0" has none.
 std::string BoundAddress(const std::string& listen, int port);
 
-// Returns what is wrong with the same, or unix:PATH or unix-abstract:NAME.
+// Returns what is wrong with a HOST:PORT (base/host_port.h), unix:PATH or unix-abstract:NAME; empty
+// if it is valid.
 std::string ListenAddressError(std::string_view address);
 
 // Returns what is wrong with a list of leaves ("a.example.org:50061,two=b:50061" or empty): an

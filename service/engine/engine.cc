@@ -1,6 +1,5 @@
 #include "service/engine/engine.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -9,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/memory/aggregation_bytes.h"
 #include "service/engine/memory/tenant_budgets.h"
 #include "service/engine/names.h"
 #include "service/engine/partial/partial_body.h"
@@ -37,16 +36,6 @@ constexpr uint64_t kDrainingRetryAfterMs = 1000;
 // Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
-}
-
-uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
-  if (limits.aggregation_bytes_max != 0) return limits.aggregation_bytes_max;
-  const BackendInfo& info = backend.info();
-  if (!info.can_fail) return info.memory_bytes;
-  // The host holds updates until the result exists, and fetched states and results, so a GPU's
-  // memory is not the limit. The host's memory is read once, so that the limit stays constant.
-  static const uint64_t kHostBytes = AvailableMemoryBytes() / 2;
-  return std::min(info.memory_bytes, kHostBytes);
 }
 
 class EngineImpl : public Engine {
@@ -84,8 +73,16 @@ class EngineImpl : public Engine {
     return snapshots;
   }
   absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
-  absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override {
+    return FailRound(name, /*failure=*/"");
+  }
   absl::Status DeleteRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                          const std::string& failure) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Abort(failure);
+  }
+  absl::Status WithdrawRound(std::string_view name) override;
 
   absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchScope what,
                                     OnChange on_change) override {
@@ -121,6 +118,8 @@ class EngineImpl : public Engine {
 
  private:
   absl::Status CheckNotDraining() const;
+  // Deletes a round in a final state, and remembers its name or frees it at once.
+  absl::Status Erase(Round& round, Round::NameAfter name_after);
   RoundServices ServicesFor(TenantBudgets& tenant) {
     return {options_, store_,   executor_,          eraser_,
             uploads_, tenants_, tenant.aggregation, draining_};
@@ -208,26 +207,31 @@ absl::StatusOr<RoundSnapshot> EngineImpl::SealRound(std::string_view name) {
   return round->Seal();
 }
 
-absl::StatusOr<RoundSnapshot> EngineImpl::AbortRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  return round->Abort();
-}
-
 absl::Status EngineImpl::DeleteRound(std::string_view name) {
   const auto found = rounds_.Find(name);
   if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
   SPARSEAGG_RETURN_IF_ERROR(found.status());
-  const std::shared_ptr<Round>& round = *found;
-  const absl::Status deleted = round->Delete([&](const Tombstone& tombstone) {
-    if (options_.limits.retry_horizon_ms > 0) rounds_.Remember(tombstone);
-    rounds_.Erase(*round);
-  });
+  const absl::Status deleted = Erase(**found, Round::NameAfter::kRemembered);
   if (absl::IsNotFound(deleted) && ErrorReason(rounds_.Find(name).status()) == "ROUND_EXPIRED") {
     return absl::OkStatus();  // another call was faster
   }
-  SPARSEAGG_RETURN_IF_ERROR(deleted);
-  round->NotifyDeleted();
+  return deleted;
+}
+
+absl::Status EngineImpl::Erase(Round& round, Round::NameAfter name_after) {
+  SPARSEAGG_RETURN_IF_ERROR(
+      round.Delete(name_after, [&](const std::optional<Tombstone>& tombstone) {
+        if (tombstone.has_value()) rounds_.Remember(*tombstone);
+        rounds_.Erase(round);
+      }));
+  round.NotifyDeleted();
   return absl::OkStatus();
+}
+
+absl::Status EngineImpl::WithdrawRound(std::string_view name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+  SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
+  return Erase(*round, Round::NameAfter::kFree);
 }
 
 void EngineImpl::ScheduleIdleCheck() {
@@ -287,14 +291,8 @@ absl::StatusOr<Receipt> EngineImpl::SubmitTo(Round& round, const UpdateHeader& h
   Admission& admission = tenants_->Of(TenantOf(round.name())).staging;
   auto receipt = SubmitUpdate(round, header, body, options_.limits, admission, staging);
   if (!receipt.ok()) round.CountRefusal(receipt.status());
-  SubmissionReport report{.header = header, .status = receipt.status()};
-  report.duplicate = receipt.ok() && receipt->duplicate;
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const EncodedTensor& tensor : body.tensors) {
-    report.payload_bytes += tensor.header.indices_bytes + tensor.header.values_bytes;
-    report.nnz += tensor.header.nnz;
-  }
-  options_.observer->OnSubmission(report);
+  options_.observer->OnSubmission(
+      ReportOf(header, body, receipt, std::chrono::steady_clock::now() - start));
   return receipt;
 }
 

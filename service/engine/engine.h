@@ -102,6 +102,11 @@ class Engine {
   // Succeeds without a change for a round that is already deleted, as long as its name is
   // remembered.
   virtual absl::Status DeleteRound(std::string_view name) = 0;
+  // For service/tree/: AbortRound() with a failure, and the deletion of a round of which no caller
+  // has been told, which aborts it first and frees its name at once.
+  virtual absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                                  const std::string& failure) = 0;
+  virtual absl::Status WithdrawRound(std::string_view name) = 0;
 
   // All calls that take a name return NOT_FOUND for an unknown one: ROUND_EXPIRED if the round was
   // deleted within retry_horizon_ms, otherwise ROUND_NOT_FOUND.
@@ -122,8 +127,8 @@ class Engine {
   // counted already. Further errors: those of ReadPartial(), INVALID_ARGUMENT (PARTIAL_NOT_NAMED).
   virtual absl::StatusOr<Receipt> Submit(UpdateHeader header,
                                          const std::vector<EncodedTensor>& tensors) = 0;
-  // Returns whether Submit() to this round waits for a disk, so that it should not run on a thread
-  // that other calls need. Returns false if there is no such round.
+  // Returns whether calls about this round wait for a disk, or for other servers, so that they
+  // should not run on a thread that other calls need. Returns false if there is no such round.
   virtual bool WaitsForDisk(std::string_view name) = 0;
   // Starts or resumes an upload. The upload of a counted update resumes at its end, so that
   // Finish() returns the first receipt; since its bytes are not sent again, it is recognised by

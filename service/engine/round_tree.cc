@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 #include "base/rendezvous.h"
 #include "base/status.h"
 #include "service/engine/names.h"
@@ -60,6 +61,10 @@ absl::Status CheckTree(const RoundTree& tree) {
     if (leaf.address.empty() || leaf.address.size() > kAddressBytesMax) {
       return Invalid(absl::StrCat("the address of leaf ", Quoted(leaf.id), " is not 1 to ",
                                   kAddressBytesMax, " characters"));
+    }
+    if (const std::string wrong = DialAddressError(leaf.address); !wrong.empty()) {
+      return Invalid(absl::StrCat("the address ", Quoted(leaf.address), " of leaf ",
+                                  Quoted(leaf.id), ": ", wrong));
     }
   }
   if (!tree.self.empty() && !ids.contains(tree.self)) {

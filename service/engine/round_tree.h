@@ -58,8 +58,8 @@ std::vector<std::string> GivenUpLeaves(
     const RoundTree& tree,
     const std::function<std::optional<UpdateRecord>(const std::string& sender)>& find);
 
-// Returns INVALID_ARGUMENT (INVALID_SPEC), naming the leaf, unless the ids are valid and distinct
-// and `self` is one of them or empty.
+// Returns INVALID_ARGUMENT (INVALID_SPEC), naming the leaf, unless the ids are valid and distinct,
+// each address is HOST:PORT, and `self` is one of the ids or empty.
 absl::Status CheckTree(const RoundTree& tree);
 
 // Returns the leaf of a contributor. REQUIRES: the tree has leaves.

@@ -40,6 +40,15 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.DeleteRound(own);
   }
+  absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                          const std::string& failure) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.FailRound(own, failure);
+  }
+  absl::Status WithdrawRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.WithdrawRound(own);
+  }
   absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {

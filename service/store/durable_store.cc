@@ -76,9 +76,10 @@ class DurableStoreImpl : public DurableStore {
   std::vector<RoundRecord> Rounds() const override;
   std::vector<Tombstone> Tombstones() const override { return tombstones_; }
   absl::Status PutTaskRows(std::span<const TaskRow> rows, bool more_work) override;
-  absl::Status ReadTaskRows(const std::function<void(TaskRow)>& on_row) const override {
+  absl::Status ReadTaskRows(std::string_view prefix,
+                            const std::function<void(TaskRow)>& on_row) const override {
     std::lock_guard database_lock(database_mutex_);
-    return task_rows_->Read(on_row);
+    return task_rows_->Read(prefix, on_row);
   }
   absl::Status ReadUpdates(const std::string& round, const OnUpdate& on_update) const override {
     return reader_->ReadUpdates(round, on_update);

@@ -31,9 +31,10 @@ class TaskRowStore {
   // Writes rows in their order, all or none, in one group commit with updates. While the disk keeps
   // only its free bytes, `more_work` is refused (STORE_FULL).
   virtual absl::Status PutTaskRows(std::span<const TaskRow> rows, bool more_work) = 0;
-  // Calls `on_row` for each row, in ascending order of their keys. `on_row` must not call the
-  // store, except UpdateStore::Find().
-  virtual absl::Status ReadTaskRows(const std::function<void(TaskRow)>& on_row) const = 0;
+  // Calls `on_row` for each row whose key begins with `prefix`, in ascending order of their keys.
+  // `on_row` must not call the store, except UpdateStore::Find().
+  virtual absl::Status ReadTaskRows(std::string_view prefix,
+                                    const std::function<void(TaskRow)>& on_row) const = 0;
 };
 
 }  // namespace sparseagg

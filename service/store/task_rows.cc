@@ -47,8 +47,14 @@ absl::Status TaskRowTable::Write(std::span<const TaskRow> rows) {
   return absl::OkStatus();
 }
 
-absl::Status TaskRowTable::Read(const std::function<void(TaskRow)>& on_row) {
-  Query query(database_, "SELECT key, value, crc32c FROM tasks ORDER BY key");
+absl::Status TaskRowTable::Read(std::string_view prefix,
+                                const std::function<void(TaskRow)>& on_row) {
+  const std::string first(prefix);
+  const std::string behind = first.empty() ? "" : Behind(first);
+  Query query(database_, first.empty() ? "SELECT key, value, crc32c FROM tasks ORDER BY key"
+                                       : "SELECT key, value, crc32c FROM tasks WHERE key >= ? AND "
+                                         "key < ? ORDER BY key");
+  if (!first.empty()) query.Text(first).Text(behind);
   while (true) {
     SPARSEAGG_ASSIGN_OR_RETURN(const bool found, query.Step());
     if (!found) return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "service/store/database.h"
@@ -20,9 +21,9 @@ class TaskRowTable {
   // Writes each row in the place of the one with its key. A row without a value is deleted, or all
   // rows whose keys begin with its key.
   absl::Status Write(std::span<const TaskRow> rows);
-  // Calls `on_row` for each row, in ascending order of their keys. A damaged row has no value, and
-  // perhaps not its key.
-  absl::Status Read(const std::function<void(TaskRow)>& on_row);
+  // Calls `on_row` for each row whose key begins with `prefix`, in ascending order of their keys. A
+  // damaged row has no value, and perhaps not its key.
+  absl::Status Read(std::string_view prefix, const std::function<void(TaskRow)>& on_row);
 
  private:
   absl::Status Delete(const TaskRow& row);

@@ -36,6 +36,13 @@ absl::Status RoundNotOpen(const TaskGroupSpec& spec, RoundState state) {
                       "state", name);
 }
 
+absl::Status RoundHasLeaves(const TaskGroupSpec& spec) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "TREE_TASKS",
+                   absl::StrCat("round ", Quoted(spec.round),
+                                " has leaves, which count its updates, so that no task would be "
+                                "completed here; create its tasks at the leaves"));
+}
+
 // Two requests of one id are the same if this is.
 std::string DigestOf(const CreateTasksArgs& args) {
   Sha256 digest;
@@ -132,6 +139,7 @@ absl::StatusOr<std::vector<TaskGroup*>> Tasks::AddGroups(
     if (rounds[i]->state != RoundState::kOpen) {
       return RoundNotOpen(args.groups[i], rounds[i]->state);
     }
+    if (rounds[i]->has_leaves) return RoundHasLeaves(args.groups[i]);
     SPARSEAGG_ASSIGN_OR_RETURN(TaskGroupInfo info,
                                InfoOf(args, args.groups[i], *rounds[i], step.now));
     info.order = table_.next_order() + i;

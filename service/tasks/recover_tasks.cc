@@ -45,7 +45,7 @@ absl::StatusOr<Tasks::Pending> Tasks::RestoreLocked(TaskRecovery& recovery) {
   Pending pending;
   if (rows_ == nullptr) return pending;
   TaskRestorer restorer(table_, NowLocked());
-  SPARSEAGG_RETURN_IF_ERROR(rows_->ReadTaskRows([&](TaskRow row) {
+  SPARSEAGG_RETURN_IF_ERROR(rows_->ReadTaskRows("", [&](TaskRow row) {
     if (!row.key.starts_with(kTreeRowPrefix)) restorer.Read(std::move(row));
   }));
   TaskRestorer::Result found = restorer.Finish();

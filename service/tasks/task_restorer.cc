@@ -49,8 +49,11 @@ void TaskRestorer::ReadGroup(const TaskRowName& name, const TaskRow& row) {
   has_groups_ = true;
   auto info = row.value.has_value() ? ReadTaskGroup(name.group, *row.value)
                                     : absl::StatusOr<TaskGroupInfo>(absl::DataLossError(""));
-  if (info.ok() && TenantOf(info->round) == TenantOf(info->name)) {
-    if (table_.FindGroup(name.group) == nullptr) table_.Add(*std::move(info), now_);
+  if (info.ok() && table_.FindGroup(name.group) != nullptr) return;
+  const bool is_healthy = info.ok() && TenantOf(info->round) == TenantOf(info->name) &&
+                          orders_.insert(info->order).second;
+  if (is_healthy) {
+    table_.Add(*std::move(info), now_);
   } else {
     groups_without_row_.insert(name.group);
   }

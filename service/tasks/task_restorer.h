@@ -67,6 +67,7 @@ class TaskRestorer {
     ForgottenRequest forgotten;
   };
   std::vector<Request> requests_;
+  std::set<uint64_t> orders_;  // of the groups that were read: no writer gives two the same
   std::set<std::string> groups_without_row_;  // qualified names of rows that were read
   std::vector<TaskId> damaged_tasks_;
   std::set<std::string> other_keys_;    // of healthy rows that are not of this version

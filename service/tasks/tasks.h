@@ -46,6 +46,7 @@ struct RoundOfTasks {
   int64_t created = 0;
   Durability durability = Durability::kMemory;
   uint64_t goal_contributors = 0;  // of its policy; 0: none
+  bool has_leaves = false;         // updates are counted at these, and not here
 };
 
 // Facts for logs, after they have happened. Thread-safe; called on the thread of the call that made
@@ -104,7 +105,8 @@ class Tasks : public EngineObserver {
 
   // --- For owners ---
 
-  // Errors of the arguments (task_names.h); those of the round; ROUND_NOT_OPEN; TASK_GROUP_EXISTS;
+  // Errors of the arguments (task_names.h); those of the round; ROUND_NOT_OPEN; TREE_TASKS;
+  // TASK_GROUP_EXISTS;
   // REQUEST_ID_CONFLICT; TASK_GROUP_NOT_FOUND for a request of which a group was forgotten;
   // TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is created.
   absl::StatusOr<std::vector<TaskGroupSnapshot>> Create(const CreateTasksArgs& args);

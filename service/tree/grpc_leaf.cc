@@ -47,14 +47,6 @@ class GrpcLeaf : public LeafLink {
     request.set_name(name);
     return RoundCall(request, &Stub::SealRound);
   }
-  absl::StatusOr<LeafRound> Wait(const std::string& name,
-                                 std::chrono::milliseconds timeout) override {
-    v1::WaitRoundRequest request;
-    request.set_name(name);
-    request.mutable_timeout()->set_seconds(timeout.count() / 1000);
-    request.mutable_timeout()->set_nanos(static_cast<int32_t>(timeout.count() % 1000 * 1'000'000));
-    return RoundCall(request, &Stub::WaitRound);
-  }
   absl::Status Abort(const std::string& name) override {
     v1::AbortRoundRequest request;
     request.set_name(name);

@@ -2,7 +2,6 @@
 #ifndef SPARSEAGG_SERVICE_TREE_LEAF_LINK_H_
 #define SPARSEAGG_SERVICE_TREE_LEAF_LINK_H_
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -38,9 +37,6 @@ class LeafLink {
   virtual absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) = 0;
   virtual absl::StatusOr<LeafRound> Get(const std::string& name) = 0;
   virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;
-  // Waits for a final state, at most for `timeout`.
-  virtual absl::StatusOr<LeafRound> Wait(const std::string& name,
-                                         std::chrono::milliseconds timeout) = 0;
   virtual absl::Status Abort(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name) = 0;
   // The partial aggregate of a published round.

@@ -1,125 +1,87 @@
-// What a root does at one leaf in each of its rounds: open it, ask for its contributors, seal it,
-// receive its partial aggregate, erase it.
+// What a root does at one leaf in each of its rounds: open it again, ask for its contributors, seal
+// it, and erase it.
 #include <optional>
 #include <string>
-#include <utility>
 
-#include "absl/strings/escaping.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/partial/partial_body.h"
 #include "service/tree/tree_rounds.h"
 
 namespace sparseagg {
 
-bool TreeRounds::WorkOn(const std::string& leaf) {
-  bool more = false;
-  for (const std::shared_ptr<TreeRound>& round : All()) {
-    if (round->leaves.contains(leaf)) more = WorkOnRound(*round, leaf) || more;
-  }
-  return more;
+Backoff::Time TreeRounds::WorkOn(const std::string& leaf) {
+  return ForEachDue(leaf, &LeafState::work,
+                    [&](TreeRound& round) { return WorkOnRound(round, leaf); });
 }
 
-bool TreeRounds::WorkOnRound(TreeRound& round, const std::string& leaf) {
+TreeRounds::Next TreeRounds::WorkOnRound(TreeRound& round, const std::string& leaf) {
   const absl::StatusOr<RoundSnapshot> own = engine_.GetRound(round.name);
-  if (absl::IsNotFound(own.status())) {
-    EraseAt(round, leaf);
-    return false;
-  }
-  if (!own.ok()) return false;
+  if (absl::IsNotFound(own.status())) return EraseAt(round, leaf);
+  if (!own.ok()) return Repeat();
   if (IsFinal(own->state)) {
-    // A round that could not be restored has a failure; the next start may restore it.
-    if (own->failure.empty()) EndAt(round, leaf);
-    return false;
+    // A round that could not be restored has another failure; the next start may restore it.
+    return own->failure.empty() || IsFailureOfTree(own->failure) ? EndAt(round, leaf) : Idle();
   }
-  if (own->state != RoundState::kOpen || IsCounted(round, leaf)) return false;
-  LeafState state = StateOf(round, leaf);
-  if (state.lost) return false;
-  if (!state.created && !CreateAt(round, leaf, *own).ok()) return false;
-  bool sealing = false;
-  {
-    const std::lock_guard lock(mutex_);
-    sealing = round.row.sealing.has_value();
-  }
-  if (sealing) return Collect(round, leaf);
-  Poll(round, leaf, *own);
-  return false;
+  if (own->state != RoundState::kOpen || IsCounted(round, leaf)) return Idle();
+  const LeafState state = StateOf(round, leaf);
+  if (state.lost) return Idle();
+  if (!state.created && !CreateAgain(round, leaf)) return Repeat();
+  return IsSealing(round) ? SealAt(round, leaf) : Poll(round, leaf, *own);
 }
 
-void TreeRounds::Poll(TreeRound& round, const std::string& leaf, const RoundSnapshot& own) {
-  const Time now = options_.now();
-  const auto interval =
-      own.spec.policy.goal_contributors > 0 ? options_.goal_poll_interval : options_.poll_interval;
-  if (now - StateOf(round, leaf).polled < interval) return;
-  const auto polled = Note(leaf, LinkTo(leaf)->Get(own.name));
-  Change(round, leaf, [&](LeafState& state) {
-    state.polled = now;
-    if (polled.ok()) state.contributors = polled->contributors;
-    state.lost =
-        absl::IsNotFound(polled.status()) || (polled.ok() && polled->state == RoundState::kAborted);
-  });
-}
-
-bool TreeRounds::Collect(TreeRound& round, const std::string& leaf) {
-  const std::string name(PublicName(round.name));
-  const std::shared_ptr<LeafLink> link = LinkTo(leaf);
-  const auto note_progress = [&] {
-    Change(round, leaf, [&](LeafState& state) { state.progress = options_.now(); });
-  };
-  absl::StatusOr<LeafRound> there;
-  if (!StateOf(round, leaf).sealed) {
-    there = Note(leaf, link->Seal(name));
-    if (there.ok()) {
-      Change(round, leaf, [&](LeafState& state) { state.sealed = true; });
-      note_progress();
-    }
-  } else {
-    there = Note(leaf, link->Get(name));
-  }
-  if (there.ok() && there->state == RoundState::kSealed) {
-    there = Note(leaf, link->Wait(name, options_.wait_timeout));
-  }
-  if (absl::IsNotFound(there.status()) || (there.ok() && there->state == RoundState::kAborted) ||
-      ErrorReason(there.status()) == "ROUND_NOT_OPEN") {
-    Change(round, leaf, [](LeafState& state) { state.lost = true; });
-    return false;
-  }
-  if (!there.ok() || there->state != RoundState::kPublished) return false;
-  Change(round, leaf, [&](LeafState& state) { state.contributors = there->contributors; });
-  const auto partial = Note(leaf, link->DescribePartial(name));
-  if (!partial.ok()) return false;
-  note_progress();
-  const absl::Status uploaded = Receive(round, leaf, *partial, *link);
-  if (!uploaded.ok()) {
-    Note(leaf, uploaded).IgnoreError();
-    return false;
-  }
-  const std::lock_guard lock(mutex_);
-  servers_.at(leaf).partial_bytes += partial->bytes;
+// A round that was open when this process started may not exist at all leaves.
+bool TreeRounds::CreateAgain(TreeRound& round, const std::string& leaf) {
+  const std::unique_lock opening(round.opening, std::try_to_lock);
+  if (!opening.owns_lock()) return false;  // Create() is at it
+  // It may have been withdrawn in the meantime.
+  const absl::StatusOr<RoundSnapshot> own = engine_.GetRound(round.name);
+  if (!own.ok() || own->state != RoundState::kOpen) return false;
+  if (!StateOf(round, leaf).created && !CreateAt(round, leaf, *own).ok()) return false;
+  WakeTick(round);
   return true;
 }
 
-absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf,
-                                 const LeafPartial& partial, LeafLink& link) {
-  const UpdateHeader header = {.round = round.name,
-                               .contributor = LeafSender(leaf),
-                               .update_id = absl::BytesToHexString(partial.digest)};
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::shared_ptr<Upload> upload,
-                             engine_.BeginUpload(header, {PartialHeader(partial.bytes)}));
-  if (upload->committed_offset() < upload->total_bytes()) {
-    SPARSEAGG_RETURN_IF_ERROR(link.ReadPartial(
-        std::string(PublicName(round.name)), upload->committed_offset(),
-        [&](uint64_t offset, std::string_view bytes) -> absl::Status {
-          SPARSEAGG_RETURN_IF_ERROR(upload->Append(offset, bytes, std::nullopt));
-          Change(round, leaf, [&](LeafState& state) { state.progress = options_.now(); });
-          return absl::OkStatus();
-        }));
+TreeRounds::Next TreeRounds::Poll(TreeRound& round, const std::string& leaf,
+                                  const RoundSnapshot& own) {
+  const auto polled = Note(round, leaf, LinkTo(round, leaf)->Get(own.name));
+  const bool has_goal = own.spec.policy.goal_contributors > 0;
+  bool wakes_tick = false;
+  Change(round, leaf, [&](LeafState& state) {
+    state.lost =
+        absl::IsNotFound(polled.status()) || (polled.ok() && polled->state == RoundState::kAborted);
+    wakes_tick =
+        state.lost || (has_goal && polled.ok() && state.contributors != polled->contributors);
+    if (polled.ok()) state.contributors = polled->contributors;
+  });
+  if (wakes_tick) WakeTick(round);
+  return {has_goal ? options_.goal_poll_interval : options_.poll_interval};
+}
+
+TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf) {
+  const LeafState state = StateOf(round, leaf);
+  if (state.published) return Idle();
+  const std::string name(PublicName(round.name));
+  const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
+  const auto there = Note(round, leaf, state.sealed ? link->Get(name) : link->Seal(name));
+  const bool is_lost = absl::IsNotFound(there.status()) ||
+                       (there.ok() && there->state == RoundState::kAborted) ||
+                       ErrorReason(there.status()) == "ROUND_NOT_OPEN";
+  const bool is_published = there.ok() && there->state == RoundState::kPublished;
+  Change(round, leaf, [&](LeafState& now) {
+    now.lost = is_lost;
+    now.published = is_published;
+    if (!there.ok() || is_lost) return;
+    now.contributors = there->contributors;
+    if (!now.sealed) now.progress = options_.now();
+    now.sealed = true;
+  });
+  if (is_lost) {
+    WakeTick(round);
+    return Idle();
   }
-  if (upload->committed_offset() < upload->total_bytes()) {
-    return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
-                     "the leaf ended its partial aggregate early");
-  }
-  return upload->Finish().status();
+  if (!is_published) return Repeat();
+  options_.on_work();  // Transfer() has something to do
+  return Idle();
 }
 
 bool TreeRounds::IsCounted(const TreeRound& round, const std::string& leaf) const {
@@ -127,24 +89,32 @@ bool TreeRounds::IsCounted(const TreeRound& round, const std::string& leaf) cons
 }
 
 // The updates of an ended round are of no use, and its contributors should hear that.
-void TreeRounds::EndAt(TreeRound& round, const std::string& leaf) {
+TreeRounds::Next TreeRounds::EndAt(TreeRound& round, const std::string& leaf) {
   const LeafState state = StateOf(round, leaf);
   const std::optional<UpdateRecord> counted = store_.Find(round.name, LeafSender(leaf));
-  if (state.ended || (counted.has_value() && counted->update_id != kGivenUpId)) return;
-  const absl::Status ended = Note(leaf, LinkTo(leaf)->Abort(std::string(PublicName(round.name))));
-  if (IsSilence(ended)) return;
+  if (state.ended || (counted.has_value() && counted->update_id != kGivenUpId)) return Idle();
+  const absl::Status ended =
+      Note(round, leaf, LinkTo(round, leaf)->Abort(std::string(PublicName(round.name))));
+  if (IsSilence(ended)) return Repeat();
   Change(round, leaf, [](LeafState& s) { s.ended = true; });
+  return Idle();
 }
 
-void TreeRounds::EraseAt(TreeRound& round, const std::string& leaf) {
-  if (StateOf(round, leaf).erased) return;
+TreeRounds::Next TreeRounds::EraseAt(TreeRound& round, const std::string& leaf) {
+  if (StateOf(round, leaf).erased) return Idle();
   const std::string name(PublicName(round.name));
-  const std::shared_ptr<LeafLink> link = LinkTo(leaf);
-  absl::Status erased = Note(leaf, link->Abort(name));
-  if (IsSilence(erased)) return;
-  erased = Note(leaf, link->Delete(name));
-  if (!erased.ok() && !absl::IsNotFound(erased)) return;
+  const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
+  absl::Status erased = Note(round, leaf, link->Abort(name));
+  if (!IsSilence(erased)) erased = Note(round, leaf, link->Delete(name));
+  if (IsSilence(erased) && !IsConfigured(leaf) &&
+      options_.now() - StateOf(round, leaf).server->answered >= options_.forget_after) {
+    options_.log("a leaf is gone and keeps its part of a deleted round", round.name, leaf);
+    erased = absl::OkStatus();
+  }
+  if (!erased.ok() && !absl::IsNotFound(erased)) return Repeat();
   Change(round, leaf, [](LeafState& state) { state.erased = true; });
+  WakeTick(round);
+  return Idle();
 }
 
 }  // namespace sparseagg

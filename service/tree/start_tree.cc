@@ -18,10 +18,6 @@ class NoLeaf : public LeafLink {
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& /*args*/) override { return why_; }
   absl::StatusOr<LeafRound> Get(const std::string& /*name*/) override { return why_; }
   absl::StatusOr<LeafRound> Seal(const std::string& /*name*/) override { return why_; }
-  absl::StatusOr<LeafRound> Wait(const std::string& /*name*/,
-                                 std::chrono::milliseconds /*timeout*/) override {
-    return why_;
-  }
   absl::Status Abort(const std::string& /*name*/) override { return why_; }
   absl::Status Delete(const std::string& /*name*/) override { return why_; }
   absl::StatusOr<LeafPartial> DescribePartial(const std::string& /*name*/) override { return why_; }
@@ -57,6 +53,11 @@ absl::StatusOr<std::unique_ptr<TreeEngine>> StartTree(const ServerConfig& config
                                                       const Log& log) {
   TreeOptions options;
   SPARSEAGG_ASSIGN_OR_RETURN(options.leaves, LeavesOf(config.leaves));
+  if (!options.leaves.empty() && rows == nullptr) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
+                     "leaves needs data-dir: without it, a restart would leave the rounds of this "
+                     "server open at its leaves for ever");
+  }
   client::ClientOptions client;
   if (!config.leaves_authority.empty()) client.tls = {.authority_file = config.leaves_authority};
   if (!config.leaves_token_file.empty()) {

@@ -20,8 +20,8 @@ namespace sparseagg {
 // INVALID_ARGUMENT (INVALID_CONFIG) for ids that are invalid or equal.
 absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting);
 
-// Wraps `engine`, which has recovered its rounds. `rows`: null without a data directory. The
-// arguments must outlive the result.
+// Wraps `engine`, which has recovered its rounds. `rows`: null without a data directory, which is
+// INVALID_ARGUMENT (INVALID_CONFIG) with leaves. The arguments must outlive the result.
 absl::StatusOr<std::unique_ptr<TreeEngine>> StartTree(const ServerConfig& config, Engine& engine,
                                                       const UpdateStore& store, TaskRowStore* rows,
                                                       const Log& log);

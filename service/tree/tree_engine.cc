@@ -5,12 +5,6 @@
 #include "base/status.h"
 
 namespace sparseagg {
-namespace {
-
-constexpr std::chrono::milliseconds kInterval{100};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<TreeEngine>> TreeEngine::Start(TreeOptions options, Engine& engine,
                                                               const UpdateStore& store,
                                                               TaskRowStore* rows) {
@@ -21,9 +15,7 @@ absl::StatusOr<std::unique_ptr<TreeEngine>> TreeEngine::Start(TreeOptions option
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::CreateRound(const CreateRoundArgs& args) {
-  auto created = rounds_.Create(args);
-  Wake();
-  return created;
+  return rounds_.Create(args);
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::GetRound(std::string_view name) {
@@ -33,26 +25,39 @@ absl::StatusOr<RoundSnapshot> TreeEngine::GetRound(std::string_view name) {
 
 std::vector<RoundSnapshot> TreeEngine::ListRounds(std::string_view after, size_t limit) {
   std::vector<RoundSnapshot> rounds = engine_.ListRounds(after, limit);
+  if (!rounds_.has_leaves()) return rounds;
   for (RoundSnapshot& round : rounds) round = rounds_.Shown(std::move(round));
   return rounds;
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::SealRound(std::string_view name) {
   SPARSEAGG_ASSIGN_OR_RETURN(RoundSnapshot sealed, rounds_.Seal(name));
-  Wake();
   return rounds_.Shown(std::move(sealed));
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::AbortRound(std::string_view name) {
   auto aborted = engine_.AbortRound(name);
-  Wake();
+  rounds_.Changed(name);
   return aborted;
 }
 
 absl::Status TreeEngine::DeleteRound(std::string_view name) {
   absl::Status deleted = engine_.DeleteRound(name);
-  Wake();
+  rounds_.Changed(name);
   return deleted;
+}
+
+absl::StatusOr<RoundSnapshot> TreeEngine::FailRound(std::string_view name,
+                                                    const std::string& failure) {
+  auto failed = engine_.FailRound(name, failure);
+  rounds_.Changed(name);
+  return failed;
+}
+
+absl::Status TreeEngine::WithdrawRound(std::string_view name) {
+  absl::Status withdrawn = engine_.WithdrawRound(name);
+  rounds_.Changed(name);
+  return withdrawn;
 }
 
 absl::StatusOr<WatchHandle> TreeEngine::Watch(
@@ -61,14 +66,14 @@ absl::StatusOr<WatchHandle> TreeEngine::Watch(
   return engine_.Watch(
       name, what,
       [this, on_change = std::move(on_change)](const std::optional<RoundSnapshot>& round) {
-        if (!round.has_value()) return on_change(round);
+        if (!round.has_value() || !round->spec.tree.is_root()) return on_change(round);
         on_change(rounds_.Shown(*round));
       });
 }
 
 EngineStats TreeEngine::Stats() const {
   EngineStats stats = engine_.Stats();
-  stats.leaves = rounds_.Leaves();
+  if (rounds_.has_leaves()) stats.leaves = rounds_.Leaves();
   return stats;
 }
 
@@ -78,32 +83,22 @@ bool TreeEngine::Drain(std::chrono::steady_clock::time_point deadline) {
 }
 
 void TreeEngine::StartThreads() {
-  const std::vector<std::string> leaves = rounds_.LeafIds();
-  if (leaves.empty()) return;
-  for (const std::string& leaf : leaves) {
-    if (!working_on_.insert(leaf).second) continue;
+  if (!rounds_.has_leaves()) return;
+  for (const std::string& leaf : rounds_.LeafIds()) {
     threads_.emplace_back([this, leaf] { Loop([this, leaf] { return rounds_.WorkOn(leaf); }); });
+    threads_.emplace_back([this, leaf] { Loop([this, leaf] { return rounds_.Transfer(leaf); }); });
   }
-  threads_.emplace_back([this] {
-    Loop([this] {
-      rounds_.Tick();
-      return false;
-    });
-  });
+  threads_.emplace_back([this] { Loop([this] { return rounds_.Tick(); }); });
 }
 
-void TreeEngine::Loop(const std::function<bool()>& work) {
-  uint64_t seen = 0;
-  while (true) {
-    const bool again = work();
-    std::unique_lock lock(mutex_);
-    if (again) {
-      ++changes_;
-      changed_.notify_all();
-    }
-    changed_.wait_for(lock, kInterval, [&] { return stopping_ || changes_ != seen; });
-    if (stopping_) return;
-    seen = changes_;
+void TreeEngine::Loop(const std::function<Backoff::Time()>& work) {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const uint64_t seen = changes_;
+    lock.unlock();
+    const Backoff::Time next = work();
+    lock.lock();
+    changed_.wait_until(lock, next, [&] { return stopping_ || changes_ != seen; });
   }
 }
 

@@ -1,13 +1,13 @@
 // The engine of a server that may have leaves: rounds are opened and sealed as tree_rounds.h says,
 // everything else is the engine's. One thread for each leaf asks it, so that a leaf that is silent
-// delays no other.
+// delays no other, and another one receives its partial aggregates, so that a long transfer delays
+// no other round. A server without leaves has no threads, and its calls are the engine's.
 #ifndef SPARSEAGG_SERVICE_TREE_TREE_ENGINE_H_
 #define SPARSEAGG_SERVICE_TREE_TREE_ENGINE_H_
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -33,6 +33,9 @@ class TreeEngine : public Engine {
   absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override;
   absl::Status DeleteRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                          const std::string& failure) override;
+  absl::Status WithdrawRound(std::string_view name) override;
   absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override;
@@ -43,7 +46,9 @@ class TreeEngine : public Engine {
                                  const std::vector<EncodedTensor>& tensors) override {
     return engine_.Submit(std::move(header), tensors);
   }
-  bool WaitsForDisk(std::string_view name) override { return engine_.WaitsForDisk(name); }
+  bool WaitsForDisk(std::string_view name) override {
+    return rounds_.Has(name) || engine_.WaitsForDisk(name);
+  }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
                                                       std::vector<EncodedHeader> tensors) override {
     return engine_.BeginUpload(header, std::move(tensors));
@@ -65,22 +70,24 @@ class TreeEngine : public Engine {
 
  private:
   TreeEngine(TreeOptions options, Engine& engine, const UpdateStore& store, TaskRowStore* rows)
-      : engine_(engine), rounds_(std::move(options), engine, store, rows) {}
+      : engine_(engine), rounds_(WithWake(std::move(options)), engine, store, rows) {}
+  TreeOptions WithWake(TreeOptions options) {
+    options.on_work = [this] { Wake(); };
+    return options;
+  }
 
-  // Starts the threads of leaves that have none yet.
   void StartThreads();
-  // Runs `work` until Stop(): again at once while it returns true, and after Wake().
-  void Loop(const std::function<bool()>& work);
+  // Runs `work` until Stop(): at the time that it returns, and after Wake().
+  void Loop(const std::function<Backoff::Time()>& work);
   void Wake();
   void Stop();
 
   Engine& engine_;
-  TreeRounds rounds_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
   uint64_t changes_ = 0;
-  std::set<std::string> working_on_;
+  TreeRounds rounds_;  // behind what Wake() uses
   std::vector<std::thread> threads_;
 };
 

@@ -11,6 +11,9 @@
 // store has the update of its sender. So a process that is killed anywhere goes on where it was. A
 // leaf that is given up is counted as an empty partial aggregate with the update_id kGivenUpId:
 // the store accepts this or the leaf's own, never both.
+//
+// open_rounds.cc opens rounds, leaf_work.cc and leaf_transfer.cc work at one leaf, and
+// seal_rounds.cc does what depends on all leaves.
 #ifndef SPARSEAGG_SERVICE_TREE_TREE_ROUNDS_H_
 #define SPARSEAGG_SERVICE_TREE_TREE_ROUNDS_H_
 
@@ -29,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "service/engine/engine.h"
 #include "service/store/task_row_store.h"
+#include "service/tree/backoff.h"
 #include "service/tree/leaf_link.h"
 #include "service/tree/tree_row.h"
 
@@ -40,16 +44,22 @@ struct TreeOptions {
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };
-  // How often a leaf is asked for the contributors of an open round, if nothing depends on them.
+  // How often a leaf is asked for the contributors of an open round, and without and with a goal.
   std::chrono::milliseconds poll_interval{5000};
   std::chrono::milliseconds goal_poll_interval{250};
-  std::chrono::milliseconds wait_timeout{2000};  // of one call that waits for a leaf
+  // Of what is repeated until it succeeds: it begins with the first and doubles up to the second.
+  std::chrono::milliseconds shortest_pause{10};
+  std::chrono::milliseconds longest_pause{1000};
+  // A leaf that is no longer in `leaves` and silent for so long keeps its part of deleted rounds.
+  std::chrono::milliseconds forget_after = std::chrono::hours(1);
   // Called with what operators should know.
   std::function<void(std::string_view event, const std::string& round, const std::string& detail)>
       log = [](std::string_view, const std::string&, const std::string&) {};
+  // Called without locks when there is something to do before the time that was returned last.
+  std::function<void()> on_work = [] {};
 };
 
-// Thread-safe. For each leaf, WorkOn() is called by one thread at a time.
+// Thread-safe. For each leaf, WorkOn() is called by one thread at a time, and so is Transfer().
 class TreeRounds {
  public:
   // `engine` and `store` are the root's; `rows`: null without a data directory. They must outlive
@@ -58,45 +68,38 @@ class TreeRounds {
 
   // Takes up the rounds that the store has kept. Call it after Engine::Recover().
   absl::Status Recover();
+  // Returns whether there may be rounds with leaves. It does not change after Recover().
+  bool has_leaves() const { return has_leaves_; }
+  // Returns whether this is the root of the round.
+  bool Has(std::string_view name) const { return has_leaves_ && Find(name) != nullptr; }
 
   // Errors besides those of Engine: UNAVAILABLE (LEAF_UNAVAILABLE) names a leaf that does not
   // answer; the round exists and the call can be repeated. A leaf that refuses the round makes the
-  // call fail with the leaf's error, and the round is deleted.
+  // call fail with the leaf's error, and the round is withdrawn everywhere: its name is free again.
   absl::StatusOr<RoundSnapshot> Create(CreateRoundArgs args);
   absl::StatusOr<RoundSnapshot> Seal(std::string_view name);
   // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, and with the
   // contributors that the leaves have.
   RoundSnapshot Shown(RoundSnapshot snapshot) const;
+  // Call it when the own round was aborted or deleted.
+  void Changed(std::string_view name);
 
   // The ids of all leaves of configured and stored rounds.
   std::vector<std::string> LeafIds() const;
-  // Does what this leaf has to do now in each round. Returns whether more can be done at once.
-  bool WorkOn(const std::string& leaf);
-  // Does what depends on all leaves: policies, giving up, sealing, forgetting.
-  void Tick();
+  // These do what is due, and return when to call them again: what this leaf has to do in each
+  // round; the transfer of its partial aggregates, which may take long; and what depends on all
+  // leaves: policies, giving up, sealing, forgetting.
+  Backoff::Time WorkOn(const std::string& leaf);
+  Backoff::Time Transfer(const std::string& leaf);
+  Backoff::Time Tick();
 
   std::vector<LeafStatus> Leaves() const;
   void Cancel();  // ends the calls to leaves
 
  private:
   using Time = std::chrono::system_clock::time_point;
+  using Milliseconds = std::chrono::milliseconds;
 
-  struct LeafState {
-    Leaf leaf;
-    bool created = false;
-    bool sealed = false;
-    bool lost = false;   // it has no round any more, or an aborted one
-    bool ended = false;  // aborted after the own round was
-    bool erased = false;
-    uint64_t contributors = 0;
-    Time polled;
-    Time progress;  // since the seal
-  };
-  struct TreeRound {
-    std::string name;
-    TreeRow row;
-    std::map<std::string, LeafState> leaves;
-  };
   struct Server {
     Leaf leaf;
     std::shared_ptr<LeafLink> link;
@@ -106,21 +109,57 @@ class TreeRounds {
     uint64_t partial_bytes = 0;
     uint64_t given_up = 0;
   };
+  struct LeafState {
+    std::shared_ptr<Server> server;
+    bool created = false;
+    bool sealed = false;
+    bool published = false;    // its partial aggregate can be read
+    bool transferred = false;  // there is nothing more to transfer
+    bool lost = false;         // it has no round any more, or an aborted one
+    std::string refusal;  // why the own round does not take its partial aggregate; empty: it may
+    bool ended = false;   // aborted after the own round was
+    bool erased = false;
+    uint64_t contributors = 0;
+    uint64_t received = 0;  // bytes of its partial aggregate
+    Time progress;          // since the seal
+    Backoff work;
+    Backoff transfer;
+  };
+  struct TreeRound {
+    std::string name;
+    std::mutex opening;  // held while a leaf is asked to create the round
+    std::mutex storing;  // held while the row is written, so that rows are written in order
+    TreeRow row;         // as stored
+    bool is_stored = false;
+    std::map<std::string, LeafState> leaves;
+    Backoff tick;
+  };
+  // What to do after a look at a round: wait for a fixed time, or longer each time.
+  struct Next {
+    Milliseconds pause{0};
+    bool doubles = false;
+  };
+  Next Repeat() const { return {.doubles = true}; }
+  Next Idle() const { return {options_.poll_interval}; }
 
   absl::Status CheckArgs(const CreateRoundArgs& args) const;
-  absl::Status Store(const TreeRound& round, bool more_work);
+  absl::Status CheckNameIsFree(const CreateRoundArgs& args) const;
+  // Writes the row that `change` has changed, and then keeps it; nothing changes after an error, or
+  // if `change` returns false.
+  absl::Status Store(TreeRound& round, bool more_work, const std::function<bool(TreeRow&)>& change);
   // Returns the round, which it adds if it is new.
   std::shared_ptr<TreeRound> TrackLocked(const std::string& name, TreeRow row);
   std::shared_ptr<TreeRound> Find(std::string_view name) const;
-  absl::Status CheckNameIsFree(const CreateRoundArgs& args) const;
   std::vector<std::shared_ptr<TreeRound>> All() const;
-  Server& ServerLocked(const Leaf& leaf);
-  std::shared_ptr<LeafLink> LinkTo(const std::string& leaf);
+  bool IsConfigured(const std::string& leaf) const;
+  std::shared_ptr<Server> ServerLocked(const Leaf& leaf);
+  std::shared_ptr<LeafLink> LinkTo(const TreeRound& round, const std::string& leaf) const;
   // Records the outcome of a call to a leaf, and returns it.
-  absl::Status Note(const std::string& leaf, absl::Status outcome);
+  absl::Status Note(const TreeRound& round, const std::string& leaf, absl::Status outcome);
   template <class T>
-  absl::StatusOr<T> Note(const std::string& leaf, absl::StatusOr<T> outcome) {
-    Note(leaf, outcome.status()).IgnoreError();
+  absl::StatusOr<T> Note(const TreeRound& round, const std::string& leaf,
+                         absl::StatusOr<T> outcome) {
+    Note(round, leaf, outcome.status()).IgnoreError();
     return outcome;
   }
   template <class F>
@@ -132,21 +171,51 @@ class TreeRounds {
     const std::lock_guard lock(mutex_);
     return round.leaves.at(leaf);
   }
+  bool IsSealing(const TreeRound& round) const {
+    const std::lock_guard lock(mutex_);
+    return round.row.sealing.has_value();
+  }
+  // Calls `work` for each round of the leaf whose back-off is due, and returns when the next is.
+  // `work` returns nullopt if there is nothing to do until on_work().
+  Backoff::Time ForEachDue(const std::string& leaf, Backoff LeafState::*backoff,
+                           const std::function<std::optional<Next>(TreeRound&)>& work);
+  void WakeTick(TreeRound& round);
+  void WakeAll(TreeRound& round);
 
+  absl::Status OpenAtLeaves(TreeRound& round, const RoundSnapshot& own);
   absl::Status CreateAt(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
-  bool WorkOnRound(TreeRound& round, const std::string& leaf);
-  void Poll(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
-  bool Collect(TreeRound& round, const std::string& leaf);
-  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafPartial& partial,
-                       LeafLink& link);
-  void EndAt(TreeRound& round, const std::string& leaf);
-  void EraseAt(TreeRound& round, const std::string& leaf);
+  void Withdraw(TreeRound& round, const RoundSnapshot& own);
+
+  Next WorkOnRound(TreeRound& round, const std::string& leaf);
+  bool CreateAgain(TreeRound& round, const std::string& leaf);
+  Next Poll(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
+  Next SealAt(TreeRound& round, const std::string& leaf);
+  Next EndAt(TreeRound& round, const std::string& leaf);
+  Next EraseAt(TreeRound& round, const std::string& leaf);
   bool IsCounted(const TreeRound& round, const std::string& leaf) const;
+
+  std::optional<Next> TransferRound(TreeRound& round, const std::string& leaf);
+  // Returns whether the own round still lacks what the leaf has.
+  bool IsAwaited(const TreeRound& round, const std::string& leaf) const;
+  std::optional<Next> EndTransfer(TreeRound& round, const std::string& leaf);
+  // Sets `own` to an error of the own round, and returns one of the leaf.
+  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafPartial& partial,
+                       absl::Status& own);
+  void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end);
+  std::optional<Next> NoteRefusal(TreeRound& round, const std::string& leaf,
+                                  const absl::Status& refusal);
+
+  Milliseconds TickRound(TreeRound& round);
+  Milliseconds Forget(TreeRound& round);
+  Milliseconds ApplyPolicy(TreeRound& round, const RoundSnapshot& own);
+  Milliseconds Finish(TreeRound& round, const RoundSnapshot& own);
+  // Returns why the own round will never get what a leaf has; empty: it may.
+  std::string Hopeless(const TreeRound& round) const;
+  Milliseconds Abort(TreeRound& round, const std::string& failure);
+  // Returns whether Abort() was called with it.
+  static bool IsFailureOfTree(std::string_view failure);
   absl::Status GiveUp(TreeRound& round, const std::string& leaf, const RoundSpec& spec);
-  void TickRound(TreeRound& round);
-  void ApplyPolicy(TreeRound& round, const RoundSnapshot& own, Time now);
-  void Finish(TreeRound& round, const RoundSnapshot& own, Time now);
-  absl::Status BeginSeal(TreeRound& round);
+  absl::Status BeginSeal(TreeRound& round, bool at_goal);
   absl::Status CheckMinimum(TreeRound& round, const RoundSnapshot& own);
   uint64_t ContributorsOf(const TreeRound& round) const;
 
@@ -155,9 +224,10 @@ class TreeRounds {
   const UpdateStore& store_;
   TaskRowStore* const rows_;
   const Time start_;
-  mutable std::mutex mutex_;  // guards all below and what it points to, except links
+  bool has_leaves_ = false;
+  mutable std::mutex mutex_;  // guards all below and what it points to, except links and mutexes
   std::map<std::string, std::shared_ptr<TreeRound>, std::less<>> rounds_;
-  std::map<std::string, Server, std::less<>> servers_;
+  std::map<std::string, std::shared_ptr<Server>, std::less<>> servers_;
 };
 
 }  // namespace sparseagg

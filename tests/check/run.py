@@ -1,8 +1,9 @@
 """Runs every suite that is too long for CI, at full size, and prints one table. `./dev check` calls it.
 
-A suite that fails does not end the run. Results are kept in build/check/ and belong to the sources that they were made of:
-`--from` and `--only` complete the table of an earlier run, in which a suite stays while no source that it reads has changed.
-What is written of a run, pages (*.md) and bench/results, is no source.
+A suite that fails does not end the run. Results are kept in bench/results/check.json and belong to the sources that they were
+made of: `--from` and `--only` complete the table of an earlier run, in which a suite stays while no source that it reads has
+changed. That file can be committed, so that another machine goes on with the table. What is written of a run, pages (*.md) and
+bench/results, is no source. Logs are in build/check/.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from suites import SUITES, Suite
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "check"
+RESULTS = ROOT / "bench" / "results" / "check.json"
+NO_SOURCES = ("*.md", "bench/results")  # git's patterns
 PROGRESS_SECONDS = 30
 
 
@@ -48,13 +51,15 @@ def state_of_sources(unread: tuple[str, ...] = ()) -> str:
     """The name that git gives to the working tree without pages, results and what matches `unread`."""
     with tempfile.TemporaryDirectory() as folder:
         index = str(pathlib.Path(folder) / "index")
-        without = [f":(exclude){pattern}" for pattern in ("*.md", "bench/results", *unread)]
+        without = [f":(exclude){pattern}" for pattern in (*NO_SOURCES, *unread)]
         git("add", "--all", "--", ".", *without, index=index)
         return git("write-tree", index=index)
 
 
 def commit() -> str:
-    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--short") else "")
+    without = [f":(exclude){pattern}" for pattern in NO_SOURCES]
+    changes = git("status", "--short", "--", ".", *without)
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if changes else "")
 
 
 def skips_in(log: str) -> int:
@@ -156,15 +161,14 @@ class Results:
     """What is known of the sources as they are now, on the disk after every suite."""
 
     def __init__(self) -> None:
-        self._file = OUT / "results.json"
         states = {unread: state_of_sources(unread) for unread in {suite.unread for suite in SUITES}}
         self._states = {suite.name: states[suite.unread] for suite in SUITES}
         self.outcomes: dict[str, Outcome] = self._kept()
 
     def _kept(self) -> dict[str, Outcome]:
-        if not self._file.is_file():
+        if not RESULTS.is_file():
             return {}
-        kept = json.loads(self._file.read_text())
+        kept = json.loads(RESULTS.read_text())
         return {
             name: Outcome(**entry["outcome"])
             for name, entry in kept.items()
@@ -174,11 +178,12 @@ class Results:
     def add(self, suite: Suite, outcome: Outcome) -> None:
         # Another run may have added its suites since: two that use different presets may go on beside each other.
         self.outcomes = {**self._kept(), suite.name: outcome}
-        kept = {
-            name: {"state": self._states[name], "outcome": dataclasses.asdict(outcome)}
+        lines = [
+            f'"{name}": '
+            + json.dumps({"state": self._states[name], "outcome": dataclasses.asdict(outcome)})
             for name, outcome in self.outcomes.items()
-        }
-        self._file.write_text(json.dumps(kept, indent=1) + "\n")
+        ]
+        RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         (OUT / "table.md").write_text(table(self.outcomes))
 
 

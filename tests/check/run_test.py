@@ -27,6 +27,7 @@ class CheckTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.out = pathlib.Path(folder.name) / "check"
+        self.results = pathlib.Path(folder.name) / "results.json"
         self.state = "abc1234"
 
     def check(self, suites: tuple[Suite, ...], *arguments: str) -> tuple[int, str]:
@@ -34,6 +35,7 @@ class CheckTest(unittest.TestCase):
         with (
             mock.patch.object(run, "ROOT", self.out.parent),
             mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "RESULTS", self.results),
             mock.patch.object(run, "SUITES", suites),
             mock.patch.object(run, "state_of_sources", lambda unread=(): self.state),
             mock.patch.object(run, "commit", lambda: "0123abc"),
@@ -73,6 +75,7 @@ class CheckTest(unittest.TestCase):
         states = {(): "all-1", cpp.unread: "cpp-1"}
         with (
             mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "RESULTS", self.results),
             mock.patch.object(run, "SUITES", (PASSES, cpp)),
             mock.patch.object(run, "state_of_sources", lambda unread=(): states[unread]),
         ):
@@ -93,12 +96,13 @@ class CheckTest(unittest.TestCase):
 
     def test_results_are_on_the_disk_after_every_suite(self) -> None:
         self.check((PASSES, FAILS))
-        kept = json.loads((self.out / "results.json").read_text())
+        kept = json.loads(self.results.read_text())
         self.assertEqual(set(kept), {"passes", "fails"})
 
     def test_two_runs_beside_each_other_complete_one_table(self) -> None:
         with (
             mock.patch.object(run, "OUT", self.out),
+            mock.patch.object(run, "RESULTS", self.results),
             mock.patch.object(run, "SUITES", (PASSES, FAILS, SKIPS)),
             mock.patch.object(run, "state_of_sources", lambda unread=(): self.state),
         ):
@@ -139,11 +143,12 @@ class CheckTest(unittest.TestCase):
             subprocess.run([*git, "commit", "-qm", "All."], check=True)
             (root / "page.md").write_text("A page with a table.")
             self.assertEqual(run.state_of_sources(), before)
-            self.assertRegex(run.commit(), r"^[0-9a-f]{7,}\+changes$")
+            self.assertRegex(run.commit(), r"^[0-9a-f]{7,}$")
             without_python = run.state_of_sources(("*.py",))
             (root / "new.py").write_text("y = 1")
             self.assertEqual(run.state_of_sources(("*.py",)), without_python)
             self.assertNotEqual(run.state_of_sources(), before)
+            self.assertRegex(run.commit(), r"^[0-9a-f]{7,}\+changes$")
             (root / "new.cc").write_text("int y;")
             self.assertNotEqual(run.state_of_sources(("*.py",)), without_python)
 

@@ -44,7 +44,6 @@ std::string TakeKey(FuzzInput& input, size_t kind) {
 void TakeRows(FuzzInput& input, RowsInMemory& store) {
   const size_t number = input.Below(kRowsMax + 1);
   size_t groups = 0;
-  std::set<uint64_t> orders;
   for (size_t i = 0; i < number; ++i) {
     const size_t kind = input.Below(4);
     const bool is_damaged = input.Take<uint8_t>() == 255;
@@ -52,28 +51,29 @@ void TakeRows(FuzzInput& input, RowsInMemory& store) {
     const std::string value(input.Bytes(input.Take<uint16_t>()));
     if (ParseTaskRowKey(key).kind == TaskRowName::Kind::kGroup) {
       if (++groups > kGroupsMax) continue;
-      // No writer gives two groups the same order.
-      const auto group = ReadTaskGroup(ParseTaskRowKey(key).group, value);
-      if (group.ok() && !orders.insert(group->order).second) continue;
     }
     store.rows[key] = is_damaged ? std::nullopt : std::optional(value);
   }
 }
 
-bool IsSound(std::string_view name, const std::optional<std::string>& row) {
+// `orders` are those of the groups before: no writer gives two the same.
+bool IsSound(std::string_view name, const std::optional<std::string>& row,
+             std::set<uint64_t>& orders) {
   if (!row.has_value()) return false;
   const auto group = ReadTaskGroup(name, *row);
-  return group.ok() && TenantOf(group->round) == TenantOf(name);
+  return group.ok() && TenantOf(group->round) == TenantOf(name) &&
+         orders.insert(group->order).second;
 }
 
 // The groups that recovery has to name: those that cannot be read, and those of rows that are left.
 std::vector<std::string> DamagedGroups(const RowsInMemory& store) {
   std::set<std::string> damaged;
   std::set<std::string> sound;
+  std::set<uint64_t> orders;
   for (const auto& [key, value] : store.rows) {
     const TaskRowName name = ParseTaskRowKey(key);
     if (name.group.empty() && name.kind != TaskRowName::Kind::kGroup) continue;
-    if (name.kind == TaskRowName::Kind::kGroup && IsSound(name.group, value)) {
+    if (name.kind == TaskRowName::Kind::kGroup && IsSound(name.group, value, orders)) {
       sound.insert(name.group);
     } else if (name.kind == TaskRowName::Kind::kGroup) {
       damaged.insert(name.group);

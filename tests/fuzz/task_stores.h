@@ -84,8 +84,11 @@ class RowsInMemory : public TaskRowStore {
     }
     return absl::OkStatus();
   }
-  absl::Status ReadTaskRows(const std::function<void(TaskRow)>& on_row) const override {
-    for (const auto& [key, value] : rows) on_row({key, value});
+  absl::Status ReadTaskRows(std::string_view prefix,
+                            const std::function<void(TaskRow)>& on_row) const override {
+    for (const auto& [key, value] : rows) {
+      if (key.starts_with(prefix)) on_row({key, value});
+    }
     return absl::OkStatus();
   }
 };

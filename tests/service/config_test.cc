@@ -150,6 +150,16 @@ TEST(ConfigTest, ABadValueNamesItsSourceAndWhatIsAllowed) {
   EXPECT_THAT(error, HasSubstr("from 0 to 4096"));
 }
 
+TEST(ConfigTest, AWrongAddressOfALeafNamesTheLeaf) {
+  ConfigSources sources = Sources({});
+  sources.flags["leaves"] = "10.0.0.2:50061,two=[::1]:50061";
+  EXPECT_TRUE(LoadConfig(sources).ok());
+  for (const char* wrong : {"two=b", "two=b:0", "two=unix:/tmp/s", "two=http://b:1", "two=b:1/x"}) {
+    sources.flags["leaves"] = std::string("a:1,") + wrong;
+    EXPECT_THAT(ErrorOf(sources), HasSubstr(std::string("leaf ") + wrong)) << wrong;
+  }
+}
+
 class BadNumberTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadNumberTest, IsRefused) {

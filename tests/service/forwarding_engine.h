@@ -35,6 +35,11 @@ class ForwardingEngine : public Engine {
     return engine_.AbortRound(name);
   }
   absl::Status DeleteRound(std::string_view name) override { return engine_.DeleteRound(name); }
+  absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
+                                          const std::string& failure) override {
+    return engine_.FailRound(name, failure);
+  }
+  absl::Status WithdrawRound(std::string_view name) override { return engine_.WithdrawRound(name); }
   absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {

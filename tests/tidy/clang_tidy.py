@@ -1,6 +1,6 @@
 """Runs clang-tidy over the sources of a build whose path matches, and remembers what was clean.
 
-A source is looked at again when what the compiler sees of it, the checks or clang-tidy itself have changed. What it sees is
+Precompiled headers, which are another compiler's, are left out of the commands. A source is looked at again when what the compiler sees of it, the checks or clang-tidy itself have changed. What it sees is
 the preprocessed text with its comments, which may switch a check off, and its macros, whose names are checked.
 
     clang_tidy.py BUILD REGEX --clean FOLDER --jobs N
@@ -15,8 +15,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 NOISE = re.compile(r"^(\d+ (warning|error)s? .*generated|Suppressed .*|Use -header-filter.*)")
+
+
+def without_precompiled_headers(entry):
+    """The row of compile_commands.json with a command that includes what the source includes, and no more."""
+    command = shlex.split(entry["command"])
+    for position, word in reversed(list(enumerate(command))):
+        if word == "-include" and command[position + 1].endswith("/cmake_pch.hxx"):
+            del command[position : position + 2]
+    return {**entry, "command": shlex.join(w for w in command if w != "-Winvalid-pch")}
 
 
 def preprocessed(entry):
@@ -71,13 +81,19 @@ def main():
 
     entries = json.loads((arguments.build / "compile_commands.json").read_text())
     entries = list(
-        {e["file"]: e for e in entries if re.search(arguments.regex, e["file"])}.values()
+        {
+            e["file"]: without_precompiled_headers(e)
+            for e in entries
+            if re.search(arguments.regex, e["file"])
+        }.values()
     )
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        looks = [
-            pool.submit(look, e, arguments.build, arguments.clean, configuration) for e in entries
-        ]
+    with (
+        tempfile.TemporaryDirectory() as commands,
+        concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+        (pathlib.Path(commands) / "compile_commands.json").write_text(json.dumps(entries))
+        looks = [pool.submit(look, e, commands, arguments.clean, configuration) for e in entries]
         for number, done in enumerate(concurrent.futures.as_completed(looks), 1):
             found = done.result()
             if found is not None:

@@ -323,6 +323,8 @@ DEPENDENCIES = [
             "python/native",
         ],
     ),
+    # A program, as service/main.cc is.
+    (r"tests/e2e/serve_program\.cc", ["std", "service/commands", "sparse", "cli11"]),
     (r"tests/python/native/.*", [*_LOW, "sparse/encodings", "python/native", "posix", "gtest"]),
     # Measures kernels beside raw CUB.
     (r"bench/gpu/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "bench"]),

@@ -29,14 +29,20 @@ class RoundLeaves:
         self._ids = [leaf.id for leaf in self._leaves]
         self._handles: dict[str, Any] = {}
 
+    def leaf_of(self, contributor: str) -> Leaf | None:
+        """Returns the contributor's leaf; None where the asked server takes its updates."""
+        if not self._leaves:
+            return None
+        return self._leaves[choose_leaf(self._round, contributor, self._ids)]
+
     def handle(self, own: Any, contributor: str) -> Any:
         """Returns the handle of the round at the contributor's leaf; `own`, the asked server's, where it has no others.
 
         Two threads may make a handle at a time; both work.
         """
-        if not self._leaves:
+        leaf = self.leaf_of(contributor)
+        if leaf is None:
             return own
-        leaf = self._leaves[choose_leaf(self._round, contributor, self._ids)]
         handle = self._handles.get(leaf.id)
         if handle is None:
             client = own._transport.leaf_client(leaf.address)

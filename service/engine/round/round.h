@@ -120,10 +120,14 @@ class Round : public std::enable_shared_from_this<Round> {
   // (ROUND_NOT_FOUND) after Delete(). UNAVAILABLE (STORE_BUSY, abort) while the result is being
   // stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
-  absl::StatusOr<RoundSnapshot> Abort();
-  // Deletes the round and calls `gone` before the deletion is visible to other calls. Its data on
-  // disk is erased later.
-  absl::Status Delete(const std::function<void(const Tombstone&)>& gone);
+  absl::StatusOr<RoundSnapshot> Abort(const std::string& failure = "");
+  // Deletes the round and calls `gone` before the deletion is visible to other calls, with the
+  // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0, or the round
+  // is a leaf's that has counted nothing, whose name the root remembers. Its data on disk is erased
+  // later.
+  enum class NameAfter : uint8_t { kRemembered, kFree };
+  absl::Status Delete(NameAfter name_after,
+                      const std::function<void(const std::optional<Tombstone>&)>& gone);
   // Makes the last call to every watcher. Call it after Delete().
   void NotifyDeleted() { watchers_.NotifyDeleted(); }
 

@@ -170,14 +170,14 @@ Round::Answer Round::AnswerAbort() const {
                                 "\" is being stored; try again when it is stored"));
 }
 
-absl::StatusOr<RoundSnapshot> Round::Abort() {
+absl::StatusOr<RoundSnapshot> Round::Abort(const std::string& failure) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerAbort());
   if (answer.has_value()) return *std::move(answer);
   {
     std::unique_lock gate(gate_);
     SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
     if (answer.has_value()) return *std::move(answer);
-    SPARSEAGG_RETURN_IF_ERROR(AbortHoldingGate(/*failure=*/""));
+    SPARSEAGG_RETURN_IF_ERROR(AbortHoldingGate(failure));
   }
   NotifyEnd();
   return Snapshot();
@@ -234,15 +234,21 @@ absl::Status Round::CheckDeletable() const {
   return RefuseLocked("ROUND_NOT_FINAL", "cannot be deleted; abort it first");
 }
 
-absl::Status Round::Delete(const std::function<void(const Tombstone&)>& gone) {
+absl::Status Round::Delete(NameAfter name_after,
+                           const std::function<void(const std::optional<Tombstone>&)>& gone) {
   SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());
   std::unique_lock gate(gate_);
   SPARSEAGG_RETURN_IF_ERROR(CheckDeletable());  // another call may have deleted it
-  Tombstone tombstone{.round = name_, .erased = services_.options.now()};
-  if (Snapshot().state == RoundState::kPublished) tombstone.ended = RoundPhase::kPublished;
-  SPARSEAGG_RETURN_IF_ERROR(services_.options.limits.retry_horizon_ms == 0
-                                ? services_.store.EraseRound(name_)
-                                : services_.store.RetireRound(tombstone));
+  std::optional<Tombstone> tombstone;
+  const RoundSnapshot last = Snapshot();
+  const bool is_unused_leaf = !spec_.tree.self.empty() && last.contributors == 0;
+  if (name_after == NameAfter::kRemembered && !is_unused_leaf &&
+      services_.options.limits.retry_horizon_ms > 0) {
+    tombstone = {.round = name_, .erased = services_.options.now()};
+    if (last.state == RoundState::kPublished) tombstone->ended = RoundPhase::kPublished;
+  }
+  SPARSEAGG_RETURN_IF_ERROR(tombstone.has_value() ? services_.store.RetireRound(*tombstone)
+                                                  : services_.store.EraseRound(name_));
   RoundSnapshot retired;
   {
     std::lock_guard lock(mutex_);

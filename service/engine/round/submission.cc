@@ -1,7 +1,10 @@
 #include "service/engine/round/submission.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/ingest/arriving_update.h"
 #include "service/engine/names.h"
@@ -66,6 +69,20 @@ absl::Status GrowTo(uint64_t bytes, Admission& admission, Reservation& staging) 
   return absl::OkStatus();
 }
 
+// A root counts a leaf that it has given up by an empty partial aggregate of this update_id
+// (round_tree.h), so nothing else may have it.
+absl::Status CheckGivenUp(const Round& round, std::string_view update_id,
+                          const RoundPartial& partial) {
+  if (!round.spec().tree.is_root() || update_id != kGivenUpId) return absl::OkStatus();
+  const bool is_empty = partial.covered.empty() &&
+                        std::ranges::all_of(partial.entries, [](uint64_t n) { return n == 0; });
+  if (is_empty) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_UPDATE_ID",
+                   absl::StrCat("update_id ", Quoted(update_id),
+                                " says that a leaf was given up, and this partial aggregate is not "
+                                "empty; send it with another one"));
+}
+
 // Reads the partial aggregate that is the body of an update. Its memory is added to `staging`,
 // which must be a reservation.
 absl::StatusOr<std::shared_ptr<RoundPartial>> ReadBody(const Round& round, float weight,
@@ -103,12 +120,26 @@ absl::StatusOr<Receipt> SubmitPartial(Round& round, const TensorReducers& reduce
                                       Admission& admission, Reservation& staging) {
   SPARSEAGG_ASSIGN_OR_RETURN(update.partial,
                              ReadBody(round, update.record.weight, body, admission, staging));
+  SPARSEAGG_RETURN_IF_ERROR(CheckGivenUp(round, update.record.update_id, *update.partial));
   SPARSEAGG_ASSIGN_OR_RETURN(update.growth, reducers.ReserveMerge(*update.partial));
   update.nnz = update.partial->entries;
   return round.Commit(update, staging);
 }
 
 }  // namespace
+
+SubmissionReport ReportOf(const UpdateHeader& header, const UpdateBody& body,
+                          const absl::StatusOr<Receipt>& receipt,
+                          std::chrono::duration<double> time) {
+  SubmissionReport report{.header = header, .status = receipt.status()};
+  report.duplicate = receipt.ok() && receipt->duplicate;
+  report.seconds = time.count();
+  for (const EncodedTensor& tensor : body.tensors) {
+    report.payload_bytes += tensor.header.indices_bytes + tensor.header.values_bytes;
+    report.nnz += tensor.header.nnz;
+  }
+  return report;
+}
 
 absl::Status CheckUpdateHeader(const Round& round, const UpdateHeader& header, bool is_partial) {
   SPARSEAGG_RETURN_IF_ERROR(CheckUpdateHeader(header));

@@ -4,8 +4,11 @@
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_SUBMISSION_H_
 
+#include <chrono>
+
 #include "service/engine/ingest/update.h"
 #include "service/engine/memory/admission.h"
+#include "service/engine/observer.h"
 #include "service/engine/round/round.h"
 
 namespace sparseagg {
@@ -22,6 +25,11 @@ absl::Status CheckUpdateHeader(const Round& round, const UpdateHeader& header, b
 absl::StatusOr<Receipt> SubmitUpdate(Round& round, const UpdateHeader& header,
                                      const UpdateBody& body, const Limits& limits,
                                      Admission& admission, Reservation& staging);
+
+// Describes a submission that took `time`. The report refers to the arguments.
+SubmissionReport ReportOf(const UpdateHeader& header, const UpdateBody& body,
+                          const absl::StatusOr<Receipt>& receipt,
+                          std::chrono::duration<double> time);
 
 }  // namespace sparseagg
 

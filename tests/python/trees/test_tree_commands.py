@@ -25,7 +25,8 @@ def run(server, *arguments: str) -> dict:
 
 def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
     leaves = [own_server() for _ in range(2)]
-    root = own_server("--leaves", ",".join(leaf.target for leaf in leaves))
+    named = f"one={leaves[0].target},two={leaves[1].target}"
+    root = own_server("--leaves", named, "--data-dir", str(tmp_path / "root"))
     run(root, "round", "create", "--id", "r1", "--tensor", TENSOR)
     matrix = tmp_path / "w.mtx"
     matrix.write_text(MATRIX)
@@ -35,7 +36,7 @@ def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
     assert sum(counts) == 8 and min(counts) > 0
     run(root, "round", "seal", "r1", "--wait")
     status = run(root, "tree", "status")["leaves"]
-    assert [leaf["id"] for leaf in status] == sorted(leaf.target for leaf in leaves)
+    assert [leaf["id"] for leaf in status] == ["one", "two"]
     assert all(leaf["up"] and leaf["rounds"] == 1 for leaf in status)
     assert all(leaf["partial_bytes"] > 0 and leaf["given_up"] == 0 for leaf in status)
     shown = run(root, "round", "show", "r1")

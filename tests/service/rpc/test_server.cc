@@ -33,7 +33,8 @@ TestServer::TestServer(Limits limits, const std::string& listen, ServerSecurity 
     return RoundOfTasks{.state = round.state,
                         .created = round.create_time.time_since_epoch().count(),
                         .durability = round.spec.durability,
-                        .goal_contributors = round.spec.policy.goal_contributors};
+                        .goal_contributors = round.spec.policy.goal_contributors,
+                        .has_leaves = round.spec.tree.is_root()};
   };
   EXPECT_TRUE(tasks_->Recover(find_round).ok());
   v1::ServerInfo info;

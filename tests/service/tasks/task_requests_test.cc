@@ -230,6 +230,13 @@ TEST_P(TaskCreationsTest, ACreationIsRepeatedWithItsRequestIdAlsoWhenTheRoundHas
   EXPECT_EQ(ErrorReason(bench_.tasks().Create(args).status()), "ROUND_NOT_OPEN");
 }
 
+TEST_P(TaskCreationsTest, ARoundWhoseUpdatesAreCountedAtLeavesHasNoTasks) {
+  bench_.rounds.at("rounds/r").has_leaves = true;
+  EXPECT_EQ(ErrorReason(bench_.tasks().Create(ArgsFor({"rounds/r"})).status()), "TREE_TASKS");
+  bench_.rounds.at("rounds/r").has_leaves = false;
+  EXPECT_TRUE(bench_.tasks().Create(ArgsFor({"rounds/r"})).ok());
+}
+
 TEST_P(TaskCreationsTest, ACreationIsNotRepeatedAfterARoundOfItWasDeletedAndItsNameUsedAgain) {
   Open("rounds/s");
   CreateTasksArgs args = ArgsFor({"rounds/r", "rounds/s"});

@@ -142,5 +142,14 @@ TEST(TaskRestorerTest, TheRowsOfAGroupWhoseOwnRowIsDamagedAreDeleted) {
   }
 }
 
+TEST(TaskRestorerTest, AGroupWithTheOrderOfAnotherIsDamaged) {
+  TaskGroupInfo info{.name = "taskgroups/s", .pool = "pool", .round = "rounds/r", .order = 1};
+  info.count = 2;
+  Start start({GroupRow(), {GroupRowKey(info.name), WriteTaskGroup(info)}});
+  EXPECT_THAT(start.result.damaged_groups, ElementsAre("taskgroups/s"));
+  EXPECT_NE(start.table.FindGroup(kGroup), nullptr);
+  EXPECT_EQ(start.table.FindGroup("taskgroups/s"), nullptr);
+}
+
 }  // namespace
 }  // namespace sparseagg

@@ -1,8 +1,11 @@
 // A root and leaves in one process: real engines, and links that call them and can fail. Time moves
-// only when the test moves it, and nothing happens but by Work().
+// only when the test moves it, and nothing happens but by Work(). A leaf answers when it has
+// published, so that nothing has to be waited for.
 #ifndef SPARSEAGG_TESTS_SERVICE_TREE_TREE_BENCH_H_
 #define SPARSEAGG_TESTS_SERVICE_TREE_TREE_BENCH_H_
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,9 +42,12 @@ class OneServer {
     }
     EngineOptions options;
     if (!folder_.empty()) options.default_durability = Durability::kDurable;
+    if (staging_bytes_max > 0) options.limits.staging_bytes_max = staging_bytes_max;
     engine_ = MakeEngine(options, *backend_, *store_);
     ASSERT_TRUE(engine_->Recover().ok());
   }
+  uint64_t staging_bytes_max = 0;  // from the next Start() on; 0: the default
+
   Engine& engine() { return *engine_; }
   const UpdateStore& store() const { return *store_; }
   TaskRowStore* rows() { return rows_; }
@@ -72,10 +78,17 @@ class OneServer {
   std::unique_ptr<Engine> engine_;
 };
 
+// What is asked of leaves.
+struct LeafCalls {
+  std::function<void(const std::string& round)> on_seal = [](const std::string&) {};
+  std::function<void(const std::string& round)> on_read = [](const std::string&) {};
+  std::atomic<int> described = 0;
+};
+
 class LocalLeaf : public LeafLink {
  public:
   // `server` may be replaced; null: it does not answer.
-  explicit LocalLeaf(OneServer*& server) : server_(server) {}
+  LocalLeaf(OneServer*& server, LeafCalls& calls) : server_(server), calls_(calls) {}
 
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override {
     if (server_ == nullptr) return Silent();
@@ -83,16 +96,12 @@ class LocalLeaf : public LeafLink {
   }
   absl::StatusOr<LeafRound> Get(const std::string& name) override {
     if (server_ == nullptr) return Silent();
-    return Of(server_->engine().GetRound(name));
+    return Published(name, server_->engine().GetRound(name));
   }
   absl::StatusOr<LeafRound> Seal(const std::string& name) override {
     if (server_ == nullptr) return Silent();
-    return Of(server_->engine().SealRound(name));
-  }
-  absl::StatusOr<LeafRound> Wait(const std::string& name,
-                                 std::chrono::milliseconds /*timeout*/) override {
-    if (server_ == nullptr) return Silent();
-    return Of(server_->Await(name));
+    calls_.on_seal(name);
+    return Published(name, server_->engine().SealRound(name));
   }
   absl::Status Abort(const std::string& name) override {
     return server_ == nullptr ? Silent() : server_->engine().AbortRound(name).status();
@@ -101,6 +110,7 @@ class LocalLeaf : public LeafLink {
     return server_ == nullptr ? Silent() : server_->engine().DeleteRound(name);
   }
   absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) override {
+    ++calls_.described;
     if (server_ == nullptr) return Silent();
     SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
     return LeafPartial{result->partial.size(), std::string(PartialDigest(result->partial))};
@@ -110,6 +120,7 @@ class LocalLeaf : public LeafLink {
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
     constexpr size_t kChunk = 100;
     if (server_ == nullptr) return Silent();
+    calls_.on_read(name);
     SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
     const std::string_view bytes = result->partial;
     for (; offset < bytes.size(); offset += kChunk) {
@@ -127,7 +138,14 @@ class LocalLeaf : public LeafLink {
     return LeafRound{round->state, round->contributors};
   }
 
+  absl::StatusOr<LeafRound> Published(const std::string& name,
+                                      absl::StatusOr<RoundSnapshot> round) {
+    if (round.ok() && round->state == RoundState::kSealed) round = server_->Await(name);
+    return Of(round);
+  }
+
   OneServer*& server_;
+  LeafCalls& calls_;
 };
 
 class TreeBench {
@@ -148,24 +166,30 @@ class TreeBench {
   // Returns whether the root has rows of tasks or trees.
   bool HasRows() {
     bool has_rows = false;
-    const absl::Status read = root.rows()->ReadTaskRows([&](TaskRow) { has_rows = true; });
+    const absl::Status read = root.rows()->ReadTaskRows("", [&](TaskRow) { has_rows = true; });
     return has_rows || !read.ok();
   }
 
-  // Makes the state machine again on what the root has stored.
-  void StartRounds() {
+  TreeOptions Options() {
     TreeOptions options{.leaves = list};
     options.connect = [this](const Leaf& leaf) {
-      return std::make_unique<LocalLeaf>(answering[leaf.id]);
+      return std::make_unique<LocalLeaf>(answering[leaf.id], calls);
     };
     options.now = [this] { return now; };
-    options.goal_poll_interval = std::chrono::milliseconds(0);
-    options.poll_interval = std::chrono::milliseconds(0);
+    options.goal_poll_interval = poll_interval;
+    options.poll_interval = poll_interval;
+    options.shortest_pause = options.longest_pause = std::chrono::milliseconds(0);
     options.log = [this](std::string_view event, const std::string&, const std::string& detail) {
       log.push_back(absl::StrCat(std::string(event), ": ", detail));
     };
-    rounds =
-        std::make_unique<TreeRounds>(std::move(options), root.engine(), root.store(), root.rows());
+    return options;
+  }
+
+  // Makes the state machine again on what the root has stored. `engine` and `rows`: those of the
+  // root, if null.
+  void StartRounds(Engine* engine = nullptr, TaskRowStore* rows = nullptr) {
+    rounds = std::make_unique<TreeRounds>(Options(), engine == nullptr ? root.engine() : *engine,
+                                          root.store(), rows == nullptr ? root.rows() : rows);
     ASSERT_TRUE(rounds->Recover().ok());
   }
   void RestartRoot() {
@@ -175,8 +199,8 @@ class TreeBench {
   }
   void Work() {
     for (const std::string& leaf : rounds->LeafIds()) {
-      while (rounds->WorkOn(leaf)) {
-      }
+      rounds->WorkOn(leaf);
+      rounds->Transfer(leaf);
     }
     rounds->Tick();
   }
@@ -194,6 +218,8 @@ class TreeBench {
   std::map<std::string, OneServer*> answering;  // by id; null: silent
   std::vector<Leaf> list;
   std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+  std::chrono::milliseconds poll_interval{0};
+  LeafCalls calls;
   std::vector<std::string> log;
   std::unique_ptr<TreeRounds> rounds;
 };

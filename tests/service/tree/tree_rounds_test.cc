@@ -101,6 +101,21 @@ TEST(RoundTreeTest, IdsAreValidAndDistinct) {
   }
 }
 
+TEST(RoundTreeTest, AddressesAreHostAndPort) {
+  for (const char* address : {"a:1", "10.0.0.2:50061", "leaf-0.leaves.example.org:65535",
+                              "[::1]:50061", "[fe80::1%eth0]:1"}) {
+    EXPECT_TRUE(CheckTree({.leaves = {{"two", address}}, .self = ""}).ok()) << address;
+  }
+  for (const char* address :
+       {"a", "a:", "a:0", "a:00", "a:x", "a:65536", ":1", "::1:1", "unix:/tmp/socket", "a b:1",
+        "unix-abstract:x", "dns:///a:1", "http://a:1", "https://a:1", "a/b:1", "user@a:1",
+        "a:1,b:1", "a\n:1", "ipv4:127.0.0.1:5"}) {
+    const absl::Status wrong = CheckTree({.leaves = {{"two", address}}, .self = ""});
+    EXPECT_THAT(wrong, FailsWith(absl::StatusCode::kInvalidArgument, "INVALID_SPEC")) << address;
+    EXPECT_THAT(std::string(wrong.message()), HasSubstr("leaf \"two\"")) << address;
+  }
+}
+
 TEST(TreeRowTest, IsReadAsItWasWritten) {
   TreeRow row = {.leaves = {{"a", "a:1"}, {"b", "[::1]:2"}}, .opened = true};
   EXPECT_EQ(ReadTreeRow(WriteTreeRow(row)), row);
@@ -165,6 +180,18 @@ TEST(TreeRoundsTest, ALeafThatRefusesTheRoundEndsIt) {
   bench.Work();
   EXPECT_FALSE(bench.servers[0]->engine().GetRound(kRound).ok());
   EXPECT_TRUE(bench.servers[1]->engine().GetRound(kRound).ok()) << "it is not the root's";
+  // The name was taken back everywhere.
+  ASSERT_TRUE(bench.servers[1]->engine().AbortRound(kRound).ok());
+  ASSERT_TRUE(bench.servers[1]->engine().DeleteRound(kRound).ok());
+  EXPECT_THAT(bench.rounds->Create(Args()).status(),
+              FailsWith(absl::StatusCode::kAlreadyExists, "ROUND_EXISTS"))
+      << "it was no part of a tree, so its name is remembered there";
+  bench.servers[1]->Start();
+  bench.Work();
+  ASSERT_TRUE(bench.rounds->Create(Args()).ok());
+  bench.Work();
+  EXPECT_EQ(bench.root.engine().GetRound(kRound)->state, RoundState::kOpen);
+  EXPECT_EQ(bench.servers[0]->engine().GetRound(kRound)->state, RoundState::kOpen);
 }
 
 TEST(TreeRoundsTest, NamesOfLeavesAreNoContributors) {

@@ -1,0 +1,276 @@
+// What a root does in each round about all of its leaves: it seals on request or by the policy,
+// gives leaves up, and forgets what all leaves have erased.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/names.h"
+#include "service/engine/partial/partial_body.h"
+#include "service/tree/tree_rounds.h"
+
+namespace sparseagg {
+namespace {
+
+using std::chrono::milliseconds;
+
+// After what the own engine or store has refused.
+constexpr milliseconds kRetryPause{100};
+
+constexpr char kLeafLost[] = "LEAF_LOST: ";
+constexpr char kPartialRefused[] = "PARTIAL_REFUSED: ";
+constexpr char kInsufficient[] = "INSUFFICIENT_CONTRIBUTORS: ";
+
+std::chrono::system_clock::time_point InMilliseconds(std::chrono::system_clock::time_point time) {
+  return std::chrono::time_point_cast<milliseconds>(time);
+}
+
+// Rounded up, so that the time has come after it.
+milliseconds Until(std::chrono::system_clock::time_point then,
+                   std::chrono::system_clock::time_point now) {
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(then - now));
+}
+
+}  // namespace
+
+bool TreeRounds::IsFailureOfTree(std::string_view failure) {
+  return failure.starts_with(kLeafLost) || failure.starts_with(kPartialRefused) ||
+         failure.starts_with(kInsufficient);
+}
+
+// --- Sealing ---
+
+absl::StatusOr<RoundSnapshot> TreeRounds::Seal(std::string_view name) {
+  const std::shared_ptr<TreeRound> round = Find(name);
+  if (round == nullptr) return engine_.SealRound(name);
+  SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot own, engine_.GetRound(name));
+  if (own.state != RoundState::kOpen) return engine_.SealRound(name);
+  if (IsSealing(*round)) return own;
+  SPARSEAGG_RETURN_IF_ERROR(CheckMinimum(*round, own));
+  SPARSEAGG_RETURN_IF_ERROR(BeginSeal(*round, false));
+  return own;
+}
+
+// The counts only grow, so what is enough now stays enough.
+absl::Status TreeRounds::CheckMinimum(TreeRound& round, const RoundSnapshot& own) {
+  const uint64_t minimum = own.spec.policy.min_contributors;
+  for (const Leaf& leaf : own.spec.tree.leaves) {
+    if (ContributorsOf(round) >= minimum) return absl::OkStatus();
+    const auto now = Note(round, leaf.id, LinkTo(round, leaf.id)->Get(own.name));
+    if (!now.ok()) continue;
+    Change(round, leaf.id, [&](LeafState& state) { state.contributors = now->contributors; });
+  }
+  const uint64_t contributors = ContributorsOf(round);
+  if (contributors >= minimum) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_CONTRIBUTORS",
+                   absl::StrCat("round \"", own.name, "\" has ", contributors, " of at least ",
+                                minimum, " contributors; wait for more, or abort it"));
+}
+
+absl::Status TreeRounds::BeginSeal(TreeRound& round, bool at_goal) {
+  const Time now = InMilliseconds(options_.now());
+  SPARSEAGG_RETURN_IF_ERROR(Store(round, false, [&](TreeRow& row) {
+    if (row.sealing.has_value()) return false;
+    row.sealing = now;
+    if (at_goal && !row.goal_reached.has_value()) row.goal_reached = now;
+    return true;
+  }));
+  WakeAll(round);
+  return absl::OkStatus();
+}
+
+uint64_t TreeRounds::ContributorsOf(const TreeRound& round) const {
+  const std::lock_guard lock(mutex_);
+  uint64_t contributors = 0;
+  for (const auto& [leaf, state] : round.leaves) contributors += state.contributors;
+  return contributors;
+}
+
+RoundSnapshot TreeRounds::Shown(RoundSnapshot snapshot) const {
+  if (!snapshot.spec.tree.is_root()) return snapshot;
+  const std::shared_ptr<TreeRound> round = Find(QualifiedName(snapshot.tenant, snapshot.name));
+  if (round == nullptr || snapshot.state != RoundState::kOpen) return snapshot;
+  snapshot.contributors = std::max(snapshot.contributors, ContributorsOf(*round));
+  const std::lock_guard lock(mutex_);
+  snapshot.goal_reached = snapshot.goal_reached || round->row.goal_reached.has_value();
+  if (!round->row.sealing.has_value()) return snapshot;
+  snapshot.state = RoundState::kSealed;
+  snapshot.seal_time = round->row.sealing;
+  snapshot.seal_reason = SealReason::kRequested;
+  snapshot.close_time.reset();
+  snapshot.time_left.reset();
+  return snapshot;
+}
+
+// --- All leaves ---
+
+Backoff::Time TreeRounds::Tick() {
+  using Clock = std::chrono::steady_clock;
+  Backoff::Time next = Clock::now() + options_.poll_interval;
+  for (const std::shared_ptr<TreeRound>& round : All()) {
+    uint64_t wakes = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      wakes = round->tick.wakes();
+      if (round->tick.due() > Clock::now()) {
+        next = std::min(next, round->tick.due());
+        continue;
+      }
+    }
+    const Milliseconds pause = std::min(TickRound(*round), options_.poll_interval);
+    const std::lock_guard lock(mutex_);
+    round->tick.Wait(wakes, Clock::now(), pause);
+    next = std::min(next, round->tick.due());
+  }
+  return next;
+}
+
+milliseconds TreeRounds::TickRound(TreeRound& round) {
+  const absl::StatusOr<RoundSnapshot> own = engine_.GetRound(round.name);
+  if (absl::IsNotFound(own.status())) return Forget(round);
+  if (!own.ok() || own->state != RoundState::kOpen) return options_.poll_interval;
+  // Leaves that were asked after a restart have the round, too.
+  const absl::Status opened = Store(round, false, [&](TreeRow& row) {
+    const bool all =
+        std::ranges::all_of(round.leaves, [](const auto& entry) { return entry.second.created; });
+    return all && !std::exchange(row.opened, true);
+  });
+  if (!opened.ok()) return kRetryPause;
+  if (!own->spec.policy.leaf_wait.has_value()) {
+    if (const std::string why = Hopeless(round); !why.empty()) return Abort(round, why);
+  }
+  return IsSealing(round) ? Finish(round, *own) : ApplyPolicy(round, *own);
+}
+
+milliseconds TreeRounds::Forget(TreeRound& round) {
+  const std::unique_lock opening(round.opening, std::try_to_lock);
+  if (!opening.owns_lock()) return kRetryPause;  // Create() may add to what must be erased
+  const std::lock_guard storing(round.storing);
+  {
+    const std::lock_guard lock(mutex_);
+    const bool erased =
+        std::ranges::all_of(round.leaves, [](const auto& entry) { return entry.second.erased; });
+    if (!erased) return options_.poll_interval;
+  }
+  const TaskRow row = {.key = TreeRowKey(round.name), .value = std::nullopt};
+  if (rows_ != nullptr && !rows_->PutTaskRows({&row, 1}, false).ok()) return kRetryPause;
+  const std::lock_guard lock(mutex_);
+  rounds_.erase(round.name);
+  std::erase_if(servers_, [&](const auto& server) {
+    return !IsConfigured(server.first) && std::ranges::none_of(rounds_, [&](const auto& other) {
+      return other.second->leaves.contains(server.first);
+    });
+  });
+  return options_.poll_interval;
+}
+
+std::string TreeRounds::Hopeless(const TreeRound& round) const {
+  std::vector<std::pair<std::string, std::string>> reasons;  // of leaves
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [leaf, state] : round.leaves) {
+      if (state.lost) {
+        reasons.emplace_back(
+            leaf, absl::StrCat(kLeafLost, "leaf \"", leaf, "\" has no longer the round"));
+      } else if (!state.refusal.empty()) {
+        reasons.emplace_back(leaf,
+                             absl::StrCat(kPartialRefused, "leaf \"", leaf, "\": ", state.refusal));
+      }
+    }
+  }
+  for (const auto& [leaf, reason] : reasons) {
+    if (!IsCounted(round, leaf)) return absl::StrCat(reason, "; leaf_wait is not set");
+  }
+  return "";
+}
+
+milliseconds TreeRounds::Abort(TreeRound& round, const std::string& failure) {
+  if (!engine_.FailRound(round.name, failure).ok()) return kRetryPause;
+  options_.log("a round is aborted", round.name, failure);
+  WakeAll(round);
+  return options_.poll_interval;
+}
+
+milliseconds TreeRounds::ApplyPolicy(TreeRound& round, const RoundSnapshot& own) {
+  const Time now = options_.now();
+  const RoundPolicy& policy = own.spec.policy;
+  milliseconds left = options_.poll_interval;
+  if (own.close_time.has_value()) left = std::min(left, Until(*own.close_time, now));
+  bool close = own.close_time.has_value() && now >= *own.close_time;
+  const bool at_goal =
+      policy.goal_contributors > 0 && ContributorsOf(round) >= policy.goal_contributors;
+  if (at_goal && !close && policy.grace.count() > 0) {
+    Time since = InMilliseconds(now);
+    const absl::Status stored = Store(round, false, [&](TreeRow& row) {
+      const bool is_new = !row.goal_reached.has_value();
+      if (is_new) row.goal_reached = since;
+      since = *row.goal_reached;
+      return is_new;
+    });
+    if (!stored.ok()) return kRetryPause;
+    left = std::min(left, Until(since + policy.grace, now));
+    close = now - since >= policy.grace;
+  }
+  close = close || (at_goal && policy.grace.count() == 0);
+  if (!close) return left;
+  BeginSeal(round, at_goal).IgnoreError();
+  return kRetryPause;
+}
+
+milliseconds TreeRounds::Finish(TreeRound& round, const RoundSnapshot& own) {
+  const std::optional<milliseconds> wait = own.spec.policy.leaf_wait;
+  const Time now = options_.now();
+  milliseconds left = options_.poll_interval;
+  bool done = true;
+  for (const Leaf& leaf : own.spec.tree.leaves) {
+    if (IsCounted(round, leaf.id)) continue;
+    Time since;
+    bool is_late = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const LeafState& state = round.leaves.at(leaf.id);
+      since = std::max(state.progress, *round.row.sealing);  // set before, and never reset
+      is_late = state.lost || !state.refusal.empty();
+    }
+    is_late = wait.has_value() && (is_late || now - since >= *wait);
+    if (is_late && GiveUp(round, leaf.id, own.spec).ok()) continue;
+    done = false;
+    if (wait.has_value()) left = std::min(left, is_late ? kRetryPause : Until(since + *wait, now));
+  }
+  if (!done) return left;
+  const absl::StatusOr<RoundSnapshot> sealed = engine_.SealRound(round.name);
+  if (sealed.ok()) {
+    WakeAll(round);
+    return options_.poll_interval;
+  }
+  if (ErrorReason(sealed.status()) != "INSUFFICIENT_CONTRIBUTORS") return kRetryPause;
+  const absl::StatusOr<RoundSnapshot> short_round = engine_.GetRound(round.name);
+  const uint64_t contributors = short_round.ok() ? short_round->contributors : 0;
+  return Abort(round, absl::StrCat(kInsufficient, contributors, " of at least ",
+                                   own.spec.policy.min_contributors, " contributors"));
+}
+
+absl::Status TreeRounds::GiveUp(TreeRound& round, const std::string& leaf, const RoundSpec& spec) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const auto nothing, engine_.NewReduction(spec, TenantOf(round.name)));
+  SPARSEAGG_ASSIGN_OR_RETURN(RoundPartial partial, nothing->Snapshot());
+  partial.named = true;
+  const std::string bytes = WritePartial(partial);
+  const std::string_view piece = bytes;
+  const EncodedTensor body = {PartialHeader(bytes.size()), {}, ByteChain(&piece, 1)};
+  const absl::Status counted = engine_
+                                   .Submit({.round = round.name,
+                                            .contributor = LeafSender(leaf),
+                                            .update_id = std::string(kGivenUpId)},
+                                           {body})
+                                   .status();
+  if (ErrorReason(counted) == "CONTRIBUTOR_ALREADY_COUNTED" && IsCounted(round, leaf)) {
+    return absl::OkStatus();
+  }
+  SPARSEAGG_RETURN_IF_ERROR(counted);
+  options_.log("a leaf is given up", round.name, leaf);
+  Change(round, leaf, [](LeafState& state) { ++state.server->given_up; });
+  return absl::OkStatus();
+}
+
+}  // namespace sparseagg
