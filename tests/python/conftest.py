@@ -12,6 +12,7 @@ import pytest
 from sparseagg import IN_PROCESS, Client
 from sparseagg._encode import native_packing
 from sparseagg._local import is_possible
+from support.trees import Tree
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("SPARSEAGG_BINARY") or ROOT / "build/dev/bin/sparseagg")
@@ -19,10 +20,16 @@ _START_SECONDS_MAX = 30
 
 
 class Server:
-    """A server process; `start` and `kill` may be called in turns, on the same port."""
+    """A server process; `start` and `kill` may be called in turns, on the same port.
 
-    def __init__(self, folder: Path, *flags: str, host: str = "127.0.0.1") -> None:
+    prefix: a command that becomes the server, such as nsenter.
+    """
+
+    def __init__(
+        self, folder: Path, *flags: str, host: str = "127.0.0.1", prefix: tuple = ()
+    ) -> None:
         self._host = host
+        self._prefix = prefix
         self._port_file = folder / "port"
         self._log = folder / "server.log"
         self._flags = flags
@@ -38,6 +45,7 @@ class Server:
         """Starts it and waits until it serves."""
         self._port_file.unlink(missing_ok=True)
         command = [
+            *self._prefix,
             str(BINARY),
             "serve",
             "--listen",
@@ -108,6 +116,20 @@ def own_server(tmp_path):
     yield start
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def make_tree(own_server, tmp_path):
+    """A function that starts a tree; its arguments are those of `Tree`."""
+    made = []
+
+    def make(leaves: int, **options) -> Tree:
+        made.append(Tree(own_server, tmp_path, leaves, **options))
+        return made[-1]
+
+    yield make
+    for tree in made:
+        tree.close()
 
 
 @pytest.fixture

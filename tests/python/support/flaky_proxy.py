@@ -14,10 +14,15 @@ class FlakyProxy:
         self._cut_after_bytes = cut_after_bytes
         self._cuts_left = cuts
         self._lost = threading.Event()
+        self._answers_lost = threading.Event()
+        self._answer_bytes_left: int | None = None
+        self._request_bytes_left: int | None = None
+        self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self.connections = 0
         self.bytes_from_client = 0
+        self.bytes_from_server = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -29,6 +34,39 @@ class FlakyProxy:
         """From now on keeps the connections and passes nothing on, as when a router on the way is switched off."""
         self._lost.set()
 
+    def lose_answers(self, after_bytes: int = 0, after_request_bytes: int | None = None) -> None:
+        """From now on passes what clients send, and of what servers answer only that many bytes more.
+
+        after_request_bytes: answers are lost from the moment on when clients have sent so many.
+        """
+        with self._lock:
+            self._request_bytes_left = after_request_bytes
+            if after_request_bytes is None:
+                self._answer_bytes_left = after_bytes
+                self._lose_when_used_up(after_bytes)
+
+    def _lose_when_used_up(self, left: int) -> None:
+        if left <= 0:
+            self._answers_lost.set()
+
+    @property
+    def has_lost_answers(self) -> bool:
+        """Whether the bytes of `lose_answers` are used up."""
+        return self._answers_lost.is_set()
+
+    def forward_to(self, port: int) -> None:
+        """Connections that come later go to this server."""
+        self._port = port
+
+    def cut(self) -> None:
+        """Ends all connections; those that come later pass everything."""
+        with self._lock:
+            ends, self._open = self._open, []
+            self._answer_bytes_left = self._request_bytes_left = None
+            for end in ends:
+                shut(end)
+            self._answers_lost.clear()
+
     def close(self) -> None:
         """Takes no more connections."""
         self._listener.close()
@@ -39,7 +77,13 @@ class FlakyProxy:
                 near, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            far = socket.create_connection(("127.0.0.1", self._port))
+            try:
+                far = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:
+                near.close()  # there is no server
+                continue
+            with self._lock:
+                self._open += [near, far]
             cut = self._cut_after_bytes if self._cuts_left > 0 else None
             self._cuts_left -= 1
             self.connections += 1
@@ -54,19 +98,35 @@ class FlakyProxy:
         passed = 0
         try:
             while data := source.recv(1 << 16):
-                if not self._lost.is_set():
+                if self._passes(len(data), counted):
                     sink.sendall(data)
                 passed += len(data)
-                if counted:
-                    with self._lock:
-                        self.bytes_from_client += len(data)
                 if cut is not None and passed >= cut:
                     break
         except OSError:
             pass  # the other direction was cut
         for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+            shut(end)
             end.close()
+
+    def _passes(self, count: int, from_client: bool) -> bool:
+        with self._lock:
+            if from_client:
+                self.bytes_from_client += count
+                if self._request_bytes_left is not None:
+                    self._request_bytes_left -= count
+                    self._lose_when_used_up(self._request_bytes_left)
+            else:
+                self.bytes_from_server += count
+                if self._answer_bytes_left is not None:
+                    self._answer_bytes_left -= count
+                    self._lose_when_used_up(self._answer_bytes_left)
+        return not self._lost.is_set() and (from_client or not self._answers_lost.is_set())
+
+
+def shut(end: socket.socket) -> None:
+    """Ends both directions of a connection."""
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has ended, or is closed

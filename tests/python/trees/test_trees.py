@@ -3,97 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
 
-import numpy as np
 import pytest
-from sparseagg import (
-    Client,
-    RetryPolicy,
-    SparseAggError,
-    SparseTensor,
-    TensorSpec,
-    Update,
-    aio,
-)
+from sparseagg import Client, SparseAggError, Update, aio
+from support.trees import RETRY, SEEDS, SPECS, bits, stranger, update, who
 
-SEEDS = int(os.environ.get("SPARSEAGG_TREE_SEEDS", "1"))
 NUMBERS_OF_LEAVES = (1, 2, 3, 8) if SEEDS > 1 else (1, 3)
-SPECS = [
-    TensorSpec("emb", [20_000, 4], op="weighted_mean"),
-    TensorSpec("sum", [500], "f64"),
-    TensorSpec("hits", [500], "i64"),
-    TensorSpec("seen", [500], "f64", op="mean_of_contributors"),
-    TensorSpec("least", [500], op="min"),
-    TensorSpec("most", [500], op="max"),
-    TensorSpec("count", [500], op="count"),
-]
-RETRY = RetryPolicy(attempts=1000, initial_delay=0.01, max_delay=0.05)
-
-
-def update(seed: int) -> dict:
-    """Of sums that no f64 holds."""
-    generator = np.random.default_rng(seed)
-    scale = np.exp2(generator.integers(-60, 60, (50, 4)))
-    values = (generator.standard_normal((50, 4)) * scale).astype(np.float32)
-    tensors = {"emb": SparseTensor(generator.integers(0, 20_000, 50), values, [20_000, 4])}
-    for spec in SPECS[1:]:
-        rows = np.unique(generator.integers(0, 500, 20))
-        numbers = generator.integers(-9, 9, rows.size)
-        dtype = {"i64": np.int64, "f64": np.float64}.get(spec.value_type, np.float32)
-        tensors[spec.name] = SparseTensor(rows, numbers.astype(dtype), [500])
-    return tensors
-
-
-def who(seed: int) -> dict:
-    return {"contributor": f"c{seed}", "weight": float(1 + seed % 5), "update_id": f"u{seed}"}
-
-
-def bits(result) -> list:
-    manifest = result.manifest
-    tensors = [
-        (result[spec.name].indices.tobytes(), result[spec.name].values.tobytes()) for spec in SPECS
-    ]
-    counts = (manifest.contributors, manifest.total_weight)
-    return [*tensors, counts, manifest.updates_digest, manifest.result_digest]
-
-
-class Tree:
-    """A root, its leaves and a server without leaves, all with data directories."""
-
-    def __init__(self, own_server, folder, leaves: int) -> None:
-        def start(name: str, *flags: str):
-            return own_server(
-                "--data-dir", str(folder / name), "--store-free-bytes-min", "0", *flags
-            )
-
-        self.leaves = [start(f"leaf{number}") for number in range(leaves)]
-        addresses = ",".join(f"leaf-{i}={leaf.target}" for i, leaf in enumerate(self.leaves))
-        self.root = start("root", "--leaves", addresses)
-        self.one = start("one")
-        self.client = Client(self.root.target, retry=RETRY, timeout=60)
-        self.one_client = Client(self.one.target, retry=RETRY, timeout=60)
-
-    def close(self) -> None:
-        self.client.close()
-        self.one_client.close()
-
-
-@pytest.fixture
-def make_tree(own_server, tmp_path):
-    """A function that starts a tree."""
-    made = []
-
-    def make(leaves: int) -> Tree:
-        made.append(Tree(own_server, tmp_path, leaves))
-        return made[-1]
-
-    yield make
-    for tree in made:
-        tree.close()
 
 
 @pytest.mark.parametrize("leaves", NUMBERS_OF_LEAVES)
@@ -133,11 +51,8 @@ def test_an_update_for_another_leaf_is_refused_with_the_address_of_its_own(make_
     refused = []
     for server in (tree.root, *tree.leaves):
         with Client(server.target) as client:
-            stranger = client.round("r1")
-            stranger._specs_within(None)
-            stranger._leaves = None  # as a client that knows no leaves
             try:
-                assert stranger.submit(update(1), **who(1)).duplicate
+                assert stranger(client).submit(update(1), **who(1)).duplicate
             except SparseAggError as error:
                 assert error.reason == "WRONG_LEAF"
                 refused.append(error.metadata["address"])

@@ -1,0 +1,130 @@
+"""A leaf whose link is cut, in network namespaces: the round ends with the same bits, or names the leaf that it gave up."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from support.namespaces import CUTS
+from support.tree_network import CONTRIBUTORS, Case, Place
+from support.trees import SEEDS, until
+
+PHASES = ("updates", "seal", "transfer", "published")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    try:
+        made = Place(tmp_path_factory.mktemp("network"))
+    except OSError as error:
+        pytest.skip(f"network namespaces cannot be made here: {error}")
+    yield made
+    made.close()
+
+
+def combinations():
+    """(seed, phase, way to cut): one way for each phase, or all of them many times."""
+    if SEEDS > 1:
+        return [
+            (s, *c) for s in range(max(1, SEEDS // 10)) for c in itertools.product(PHASES, CUTS)
+        ]
+    ways = random.Random(0).choices(CUTS, k=len(PHASES))
+    return [(0, phase, way) for phase, way in zip(PHASES, ways)]
+
+
+@pytest.mark.parametrize("seed, phase, cut", combinations())
+def test_a_link_that_is_cut_and_comes_back_changes_no_bit(place, seed, phase, cut):
+    print(f"seed {seed}")
+    choose = random.Random(f"{seed} {phase} {cut}")
+    with Case(place, f"{phase}-{cut}-{seed}", cut) as case:
+        root, name = place.root, case.name
+        place.push_all(root, name, case.elsewhere if phase == "updates" else CONTRIBUTORS)
+        if phase == "updates":
+            case.cut()
+            failed = place.push(root, name, case.here[0], "--timeout", "2", ok=False)
+            assert failed["error"]["code"] in ("UNAVAILABLE", "DEADLINE_EXCEEDED"), failed
+            case.join()
+            place.push_all(root, name, case.here)
+        elif phase == "seal":
+            case.cut()
+        if phase == "transfer":
+            case.cut_during_transfer(choose)
+        else:
+            sealed = place.ask(root, "round", "seal", name)
+            assert sealed["state"] in ("SEALED", "PUBLISHED")
+        if phase in ("seal", "transfer"):
+            case.root_waits()
+            case.join()
+        assert place.outcome(root, name) == place.expected()
+        if phase == "published":
+            case.cut()
+            assert place.outcome(root, name) == place.expected()
+            place.ask(root, "round", "delete", name)
+            case.join()
+            until(lambda: case.rounds_at_leaf() == [], "the leaf has erased the round")
+        else:
+            assert place.push(root, name, case.here[0])["receipt"]["duplicate"]
+
+
+@pytest.mark.skipif(SEEDS == 1, reason="half a minute for each; only with SPARSEAGG_TREE_SEEDS")
+@pytest.mark.parametrize("phase", ["seal", "transfer"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_link_that_is_cut_for_longer_than_a_connection_lives(place, phase, cut):
+    choose = random.Random(f"{phase} {cut}")
+    with Case(place, f"long-{phase}-{cut}", cut) as case:
+        root, name = place.root, case.name
+        place.push_all(root, name, CONTRIBUTORS)
+        if phase == "seal":
+            case.cut()
+            place.ask(root, "round", "seal", name)
+        else:
+            case.cut_during_transfer(choose)
+        until(lambda: not case.is_up(), "the root shows that the leaf is silent")
+        until(lambda: not root.node.is_connected_to(case.leaf.node), "the connection is given up")
+        assert place.state(root, name) == "SEALED"
+        case.join()
+        assert place.outcome(root, name) == place.expected()
+        assert case.is_up()
+
+
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // 10)))
+@pytest.mark.parametrize("phase", ["seal", "transfer"])
+def test_a_leaf_behind_a_cut_link_is_given_up_and_named(place, phase, seed):
+    print(f"seed {seed}")
+    choose = random.Random(f"{seed} {phase}")
+    cut = choose.choice(CUTS)
+    with Case(place, f"given-up-{phase}-{seed}", cut, "--leaf-wait", "1s") as case:
+        root, name = place.root, case.name
+        place.push_all(root, name, CONTRIBUTORS)
+        if phase == "seal":
+            case.cut()
+            place.ask(root, "round", "seal", name)
+        else:
+            case.cut_during_transfer(choose)
+        found = place.outcome(root, name)
+        assert f"leaf-{case.number}" in found[1]["given_up_leaves"]
+        assert found == case.expected_without(found[1]["given_up_leaves"])
+        case.join()
+        # A leaf that has its partial aggregate already keeps it until the round is deleted.
+        until(lambda: case.leaf_has_ended(), "the leaf has ended its round")
+        assert place.outcome(root, name) == found
+        place.ask(root, "round", "delete", name)
+        until(lambda: case.rounds_at_leaf() == [], "the leaf has erased the round")
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_leaf_that_comes_back_when_it_is_given_up_counts_wholly_or_not_at_all(place, seed):
+    print(f"seed {seed}")
+    choose = random.Random(seed)
+    with Case(place, f"race-{seed}", choose.choice(CUTS), "--leaf-wait", "500ms") as case:
+        root, name = place.root, case.name
+        place.push_all(root, name, CONTRIBUTORS)
+        case.cut()
+        place.ask(root, "round", "seal", name)
+        if choose.random() < 0.5:
+            case.root_misses_leaf()
+        case.join()
+        found = place.outcome(root, name)
+    print(f"given up: {found[1]['given_up_leaves']}")
+    assert found == case.expected_without(found[1]["given_up_leaves"])
