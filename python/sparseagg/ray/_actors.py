@@ -213,6 +213,8 @@ def name_of(run: str, server: str) -> str:
 
 def port_for(folder: Folder) -> int:
     """Returns the port that the data in `folder` was served on, which its open rounds have, or a free one."""
+    if folder.data_dir is None:
+        return _free_port()
     folder.path().mkdir(parents=True, exist_ok=True)
     remembered = folder.path() / _PORT_FILE
     if not remembered.exists():

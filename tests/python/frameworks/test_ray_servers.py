@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -225,10 +226,16 @@ def test_a_cluster_that_is_too_small_says_what_it_has():
     wait_for_free("CPU", 8)
 
 
-def test_a_server_that_does_not_start_says_why():
+def temporary_folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("sparseagg-ray-*"))
+
+
+def test_a_server_that_does_not_start_says_why_and_leaves_nothing():
+    before = temporary_folders()
     with pytest.raises(SparseAggError, match="nonsense") as found:
         sparseagg.ray.start(1, settings={"nonsense": 1})
     assert found.value.reason == "RAY_SERVER_FAILED"
+    assert temporary_folders() == before
     with pytest.raises(
         InvalidArgumentError, match=r"listen is decided by sparseagg.ray.start itself"
     ):
