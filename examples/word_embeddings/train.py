@@ -99,19 +99,21 @@ def train(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Each worker is one core's worth of contributors; more BLAS threads would only compete.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    # Once for all trainings: the files of this machine may change in between.
+    documents = read_documents(arguments.data, arguments.documents, WORDS_MAX)
     with _servers(arguments) as server:
-        sparse = Training(arguments, server).run()
+        sparse = Training(arguments, documents, server).run()
     one_server = None
     if arguments.nodes:
         print("\nThe same training through one server:")
         with server_at(None) as server:
-            one_server = Training(arguments, server).run()
+            one_server = Training(arguments, documents, server).run()
         report.print_tree(sparse, one_server, arguments.nodes)
     dense = None
     if arguments.dense_twin:
         print("\nThe same training with dense updates:")
         with _servers(arguments) as server:  # fresh ones, so that their memory can be compared
-            dense = Training(arguments, server, dense=True).run()
+            dense = Training(arguments, documents, server, dense=True).run()
         report.print_twins(sparse, dense)
     settings = {name: str(value) for name, value in vars(arguments).items()}
     report.write(arguments.out, settings, sparse, dense, one_server)
@@ -131,17 +133,22 @@ class Training:
     """One training. The choices of chance are the same in each."""
 
     def __init__(
-        self, arguments: argparse.Namespace, server: Server, *, dense: bool = False
+        self,
+        arguments: argparse.Namespace,
+        documents: list[Document],
+        server: Server,
+        *,
+        dense: bool = False,
     ) -> None:
         self._arguments = arguments
+        self._documents = documents
         self._server = server
         self._dense = dense
         self._random = np.random.default_rng(arguments.seed)
 
     def run(self) -> report.Run:
         """Everything, in order."""
-        documents = read_documents(self._arguments.data, self._arguments.documents, WORDS_MAX)
-        training, held_out = split(documents, self._random, self._arguments.data)
+        training, held_out = split(self._documents, self._random, self._arguments.data)
         # spawn: gRPC connections do not survive a fork.
         processes = multiprocessing.get_context("spawn")
         server = self._server.target

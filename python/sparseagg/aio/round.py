@@ -75,7 +75,10 @@ class Round(RoundBase):
 
     async def leaf_of(self, contributor: str) -> str | None:
         """Returns the address of the leaf that takes this contributor's updates; None for a round without leaves, and at
-        a leaf. `submit` sends there by itself; tasks are created there (docs/trees.md)."""
+        a leaf. `submit` sends there by itself; tasks are created there (docs/trees.md).
+
+        contributor: its name, as `submit` gets it.
+        """
         await self._specs_within(None)
         leaf = None if self._leaves is None else self._leaves.leaf_of(contributor)
         return None if leaf is None else leaf.address

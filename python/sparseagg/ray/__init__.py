@@ -54,7 +54,7 @@ def start(
     """Starts a root and `nodes` leaves as actors of the cluster that this program is connected to; returns when all serve.
 
     gpus: of each leaf. With any, a leaf uses the back end "cuda", and does not start where its GPU is missing.
-    cpus: of each leaf, and its threads. The root has one.
+    cpus: of each leaf, and its threads. The root has one. With 0, all servers use the processors beside what Ray counts.
     data_dir: a folder on every machine; each server keeps its durable rounds in a folder of its own there ("root",
         "leaf-0" and so on), and a later `start` goes on with them. None takes one in the machine's folder for temporary
         files, which `Tree.stop` removes.
@@ -69,9 +69,12 @@ def start(
     server's log says).
     """
     leaves = _arguments.whole("nodes", nodes, 1, _LEAVES_MAX)
-    threads = _arguments.whole("cpus", cpus, 1, 1 << 20)
+    threads = _arguments.whole("cpus", cpus, 0, 1 << 20)
     limit = time.monotonic() + min(_arguments.seconds("start_timeout", start_timeout), _YEAR)
-    defaults: dict[str, object] = {**_SETTINGS, "threads": threads}
+    defaults: dict[str, object] = {
+        **_SETTINGS,
+        "threads": threads,
+    }  # 0: of the machine's processors
     if float(gpus) > 0:
         defaults["backend"] = "cuda"
     given = dict(settings or {})
@@ -79,20 +82,23 @@ def start(
         defaults["allow-plaintext"] = True
     leaf_flags = flags_of(given, defaults, _OWN_SETTINGS, "sparseagg.ray.start")
     for_root = {**given, **dict(root_settings or {})}
-    root_defaults = {**defaults, "threads": 1, "backend": "cpu"}
+    root_defaults = {**defaults, "threads": min(1, threads), "backend": "cpu"}
     root_flags = flags_of(for_root, root_defaults, _OWN_SETTINGS, "sparseagg.ray.start")
-    resources = {"CPU": threads, **({"GPU": float(gpus)} if float(gpus) > 0 else {})}
-    group = placement_group([{"CPU": 1}, *[resources] * leaves], strategy=strategy)
+    resources: dict[str, float] = {"CPU": threads, "GPU": float(gpus)}
+    of_root: dict[str, float] = {"CPU": min(1, threads)}
+    group = placement_group(
+        [_bundle(one) for one in (of_root, *[resources] * leaves)], strategy=strategy
+    )
     tree = Tree(group)
     try:
         if not group.wait(max(0.0, limit - time.monotonic())):
             raise failed(
-                f"Ray has no place for a root (1 CPU) and {leaves} leaves ({_text(resources)} each) within start_timeout; "
+                f"Ray has no place for a root ({_text(of_root)}) and {leaves} leaves ({_text(resources)} each) within start_timeout; "
                 f"the cluster has {_text(ray.cluster_resources())}, of which are free {_text(ray.available_resources())}",
                 "NO_PLACEMENT",
             )
         folder = None if data_dir is None else os.path.abspath(os.fspath(data_dir))
-        tree._start(leaf_flags, root_flags, folder, resources, limit)
+        tree._start(leaf_flags, root_flags, folder, (resources, of_root), limit)
     except BaseException:
         tree.stop()
         raise
@@ -151,7 +157,7 @@ class Tree:
         leaf_flags: list[str],
         root_flags: list[str],
         data_dir: str | None,
-        resources: Mapping[str, float],
+        resources: tuple[Mapping[str, float], Mapping[str, float]],
         limit: float,
     ) -> None:
         count = self._group.bundle_count - 1
@@ -173,8 +179,8 @@ class Tree:
             actor = ray.remote(max_restarts=-1, max_task_retries=-1)(Root if is_root else Server)
             placed = actor.options(
                 name=name_of(run, name),
-                num_cpus=1 if is_root else resources["CPU"],
-                num_gpus=0 if is_root else resources.get("GPU", 0),
+                num_cpus=resources[is_root]["CPU"],
+                num_gpus=resources[is_root].get("GPU", 0),
                 scheduling_strategy=place,
             )
             if is_root:
@@ -204,6 +210,11 @@ def _within(limit: float, answers: list[Any]) -> list[Any]:
     except RayError as error:
         raise failed(f"an actor did not start: {error}") from error
     return found
+
+
+def _bundle(resources: Mapping[str, float]) -> dict[str, float]:
+    """Returns the resources of a bundle, which must have some."""
+    return {kind: number for kind, number in resources.items() if number} or {"memory": 1 << 20}
 
 
 def _names(settings: Mapping[str, object]) -> set[str]:

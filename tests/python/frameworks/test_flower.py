@@ -74,12 +74,12 @@ class Seen:
         return self._aggregate(server_round, replies)
 
 
-def start_ray(cpus=2):
+def start_ray():
     """Starts Ray as Flower would. Its processes have half a minute to start; a busy machine may need several tries."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     for attempts_left in (2, 1, 0):
         try:
-            ray.init(num_cpus=cpus, include_dashboard=False, runtime_env={"env_vars": environment})
+            ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environment})
             return
         except Exception:  # a plain one, where a process is late
             ray.shutdown()
