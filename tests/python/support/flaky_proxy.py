@@ -98,7 +98,7 @@ class FlakyProxy:
         passed = 0
         try:
             while data := source.recv(1 << 16):
-                if self._passes(len(data), counted):
+                if self._passes(len(data), counted, passed == 0):
                     sink.sendall(data)
                 passed += len(data)
                 if cut is not None and passed >= cut:
@@ -109,7 +109,8 @@ class FlakyProxy:
             shut(end)
             end.close()
 
-    def _passes(self, count: int, from_client: bool) -> bool:
+    def _passes(self, count: int, from_client: bool, is_greeting: bool) -> bool:
+        # A client of HTTP/2 sends nothing before the server has sent its settings.
         with self._lock:
             if from_client:
                 self.bytes_from_client += count
@@ -121,7 +122,8 @@ class FlakyProxy:
                 if self._answer_bytes_left is not None:
                     self._answer_bytes_left -= count
                     self._lose_when_used_up(self._answer_bytes_left)
-        return not self._lost.is_set() and (from_client or not self._answers_lost.is_set())
+        may_answer = is_greeting or not self._answers_lost.is_set()
+        return not self._lost.is_set() and (from_client or may_answer)
 
 
 def shut(end: socket.socket) -> None:
