@@ -39,11 +39,11 @@ ALONE_SECONDS = 5.0
 class Server:
     """A process of its own, with its data directory."""
 
-    def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
+    def __init__(self, binary: pathlib.Path, folder: pathlib.Path, *flags: str) -> None:
         port_file = folder / "port"
         self.data = folder / "data"
         command = [binary, "serve", "--listen=127.0.0.1:0", f"--port-file={port_file}"]
-        command += ["--admin-listen=none", f"--data-dir={self.data}"]
+        command += ["--admin-listen=none", f"--data-dir={self.data}", *flags]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=None)
         while not port_file.is_file() or not port_file.read_text().strip():
             if self._process.poll() is not None:

@@ -30,7 +30,7 @@ html_copy_source = False
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!sparseagg\b).*")]
 
-autodoc_mock_imports = ["flwr", "nvflare", "tensorflow", "tensorflow_federated"]
+autodoc_mock_imports = ["flwr", "nvflare", "ray", "tensorflow", "tensorflow_federated"]
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"

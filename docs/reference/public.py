@@ -18,10 +18,11 @@ MODULES = (
     "sparseagg.sparse_data",
     "sparseagg.flower",
     "sparseagg.nvflare",
+    "sparseagg.ray",
     "sparseagg.tff",
 )
 # They need the framework that they are for.
-ADAPTERS = ("sparseagg.flower", "sparseagg.nvflare", "sparseagg.tff")
+ADAPTERS = ("sparseagg.flower", "sparseagg.nvflare", "sparseagg.ray", "sparseagg.tff")
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,13 @@ class RoundReport:
 
 @dataclass
 class Run:
-    """One training: its rounds, the loss before them, by how many bytes the server's process grew (0: not known), and what the
-    check of the last round found (of the sparse one)."""
+    """One training: its rounds, the loss before them, by how many bytes the server's processes grew (0: not known), the
+    digest of the parameters, and what the check of the last round found (of the sparse one)."""
 
     rows: list[RoundReport]
     initial_loss: float
     memory_bytes: int
+    parameters_digest: str
     verdict: Verdict | None = None
     neighbours: dict[str, dict[str, list[str]]] | None = None
 
@@ -76,6 +77,22 @@ class Run:
 def same_loss(sparse: Run, dense: Run) -> bool:
     """Both trainings end alike; the dense one rounds its sums before it divides them."""
     return abs(sparse.loss - dense.loss) <= 1e-3 * dense.loss
+
+
+def same_parameters(tree: Run, one_server: Run) -> bool:
+    """Both trainings end with the same bits."""
+    return tree.parameters_digest == one_server.parameters_digest
+
+
+def print_tree(tree: Run, one_server: Run, nodes: int) -> None:
+    """The training through a tree beside that through one server."""
+    print(f"\n{'':24}{'time':>9}{'memory':>12}{'held-out loss':>16}  parameters (SHA-256)")
+    for name, run in ((f"a root, leaves: {nodes}", tree), ("one server", one_server)):
+        print(
+            f"{name:24}{run.seconds:>7.1f} s{megabytes(run.memory_bytes):>12}{run.loss:>16.4f}  "
+            f"{run.parameters_digest[:16]}"
+        )
+    print(f"  VERDICT: {'PASSED' if same_parameters(tree, one_server) else 'FAILED'}")
 
 
 def print_twins(sparse: Run, dense: Run) -> None:
@@ -172,9 +189,15 @@ def print_verdict(run: Run, dense_loss: float) -> None:
     print(f"  VERDICT: {'PASSED' if verdict.passed else 'FAILED'}")
 
 
-def write(out: Path, settings: dict[str, object], sparse: Run, dense: Run | None) -> None:
+def write(
+    out: Path,
+    settings: dict[str, object],
+    sparse: Run,
+    dense: Run | None,
+    one_server: Run | None,
+) -> None:
     """The picture and the numbers, and where they are."""
-    _write_json(out / "word_embeddings.json", settings, sparse, dense)
+    _write_json(out / "word_embeddings.json", settings, sparse, dense, one_server)
     drawn = _draw(out / "word_embeddings.png", sparse, dense)
     computed = sum(row.dense_bytes for row in sparse.rows)
     print(
@@ -225,7 +248,13 @@ def _draw(path: Path, sparse: Run, dense: Run | None) -> bool:
     return True
 
 
-def _write_json(path: Path, settings: dict[str, object], sparse: Run, dense: Run | None) -> None:
+def _write_json(
+    path: Path,
+    settings: dict[str, object],
+    sparse: Run,
+    dense: Run | None,
+    one_server: Run | None,
+) -> None:
     """All numbers, for programs."""
     verdict = sparse.verdict
     assert verdict is not None
@@ -234,10 +263,17 @@ def _write_json(path: Path, settings: dict[str, object], sparse: Run, dense: Run
         "initial_loss": sparse.initial_loss,
         "rounds": [dataclasses.asdict(row) for row in sparse.rows],
         "memory_bytes": sparse.memory_bytes,
+        "parameters_sha256": sparse.parameters_digest,
         "verdict": {**dataclasses.asdict(verdict), "passed": verdict.passed},
         "neighbours": sparse.neighbours,
     }
     if dense is not None:
         rounds = [dataclasses.asdict(row) for row in dense.rows]
         document["dense_twin"] = {"rounds": rounds, "memory_bytes": dense.memory_bytes}
+    if one_server is not None:
+        document["one_server"] = {
+            "rounds": [dataclasses.asdict(row) for row in one_server.rows],
+            "memory_bytes": one_server.memory_bytes,
+            "parameters_sha256": one_server.parameters_digest,
+        }
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -8,11 +8,13 @@ the global model. The contributors run in worker processes (contributor.py). REA
 from __future__ import annotations
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from check import check, dense_twin
 from documents import WORDS_MAX, Document, TooFewDocumentsError, read_documents
 from federation import Federation, apply
 from held_out import HeldOut, split
-from local_server import Server, server_at
+from local_server import Server, server_at, tree_of
 from sparseagg import Client, SparseAggError, SparseTensor
 from sparseagg.tensors import ResultTensor
 
@@ -49,7 +51,15 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     """The options; `--help` shows them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", help="address of a running server; default: starts its own")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--server", help="address of a running server; default: starts its own")
+    where.add_argument(
+        "--nodes",
+        type=_positive,
+        metavar="N",
+        help="trains through a tree of a root and N leaves of its own, and again through one server: "
+        "the parameters must have the same bits",
+    )
     parser.add_argument(
         "--dense-twin", action="store_true", help="trains a second time, with dense updates"
     )
@@ -89,22 +99,32 @@ def train(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Each worker is one core's worth of contributors; more BLAS threads would only compete.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    with server_at(arguments.server) as server:
+    with _servers(arguments) as server:
         sparse = Training(arguments, server).run()
+    one_server = None
+    if arguments.nodes:
+        print("\nThe same training through one server:")
+        with server_at(None) as server:
+            one_server = Training(arguments, server).run()
+        report.print_tree(sparse, one_server, arguments.nodes)
     dense = None
     if arguments.dense_twin:
         print("\nThe same training with dense updates:")
-        with server_at(
-            arguments.server
-        ) as server:  # a fresh one, so that its memory can be compared
+        with _servers(arguments) as server:  # fresh ones, so that their memory can be compared
             dense = Training(arguments, server, dense=True).run()
         report.print_twins(sparse, dense)
     settings = {name: str(value) for name, value in vars(arguments).items()}
-    report.write(arguments.out, settings, sparse, dense)
+    report.write(arguments.out, settings, sparse, dense, one_server)
     if not sparse.fell:
         print("The held-out loss did not fall: more rounds, contributors or text are needed.")
     same = dense is None or report.same_loss(sparse, dense)
+    same = same and (one_server is None or report.same_parameters(sparse, one_server))
     return 0 if sparse.fell and sparse.verdict.passed and same else 1
+
+
+def _servers(arguments: argparse.Namespace) -> AbstractContextManager[Server]:
+    """One server, or a tree of them."""
+    return tree_of(arguments.nodes) if arguments.nodes else server_at(arguments.server)
 
 
 class Training:
@@ -131,7 +151,9 @@ class Training:
         ):
             info = client.info()
             backend = next((b.name for b in info.backends if b.selected), "unknown")
-            print(f"Server {server}: sparseagg {info.version}, back end {backend}", flush=True)
+            leaves = len(self._server.leaves)
+            kind = f"Root {server} with leaves: {leaves}" if leaves else f"Server {server}"
+            print(f"{kind}; sparseagg {info.version}, back end {backend}", flush=True)
             workers = processes.Pool(
                 self._arguments.processes, contributor.start_worker, (server, training)
             )
@@ -163,7 +185,12 @@ class Training:
             apply(outcome.aggregate, parameters)
             rows.append(outcome.row(number, parameters, judge.loss(parameters)))
             report.print_round(rows[-1])
-        run = report.Run(rows, judge.loss(initial), self._server.memory_max() - memory_before)
+        run = report.Run(
+            rows,
+            judge.loss(initial),
+            self._server.memory_max() - memory_before,
+            parameters_digest(parameters),
+        )
         if not self._dense:
             self._check(run, federation, outcome.aggregate, previous, judge)
             words = federation.words_of(vocabulary)
@@ -185,6 +212,14 @@ class Training:
         run.verdict = check(updates, shapes, served)
         dense_loss = judge.loss(dense_twin(updates, before))
         report.print_verdict(run, dense_loss)
+
+
+def parameters_digest(parameters: model.Parameters) -> str:
+    """SHA-256 of all bits of a model."""
+    digest = hashlib.sha256()
+    for name in sorted(parameters):
+        digest.update(parameters[name].tobytes())
+    return digest.hexdigest()
 
 
 def full_array(tensor: ResultTensor) -> np.ndarray:

@@ -13,6 +13,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
     sparsify, sparse_data   sparse updates from dense ones; sparse examples; both imported on their own
     tasks/             tasks that workers come for; rounds prepared ahead
     worker/            processes that come for tasks; imported on its own
+    ray/               a tree of servers on Ray; imported on its own
     aio                the same for asyncio; imported on its own
     _handles           what both clients share
     _arguments         checks of what a caller says

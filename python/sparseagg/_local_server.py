@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -169,15 +169,29 @@ def _options(
     data_dir: str | os.PathLike[str] | None, settings: Mapping[str, object] | None
 ) -> list[str]:
     """Returns the flags of `sparseagg serve`."""
-    by_name: dict[str, object] = dict(_SETTINGS)
-    for name, value in _arguments.mapping("settings", settings or {}).items():
-        name = _arguments.text("a name of settings", name).replace("_", "-")
-        if name in _OWN_SETTINGS:
-            raise InvalidArgumentError(f"settings: {name} is decided by Client.local itself")
-        by_name[name] = value
+    flags = flags_of(settings or {}, _SETTINGS, _OWN_SETTINGS, "Client.local")
     if data_dir is not None:
         with _arguments.refusing("data_dir"):
-            by_name["data-dir"] = os.path.abspath(os.fspath(data_dir))
+            flags.append(f"--data-dir={os.path.abspath(os.fspath(data_dir))}")
+    return flags
+
+
+def flags_of(
+    settings: Mapping[str, object],
+    defaults: Mapping[str, object],
+    own: Container[str],
+    owner: str,
+) -> list[str]:
+    """Returns settings by name, in place of the defaults, as flags of `sparseagg serve`.
+
+    own: names that are refused because `owner` decides them.
+    """
+    by_name: dict[str, object] = dict(defaults)
+    for name, value in _arguments.mapping("settings", settings).items():
+        name = _arguments.text("a name of settings", name).replace("_", "-")
+        if name in own:
+            raise InvalidArgumentError(f"settings: {name} is decided by {owner} itself")
+        by_name[name] = value
     return [f"--{name}={_text_of(value)}" for name, value in by_name.items()]
 
 

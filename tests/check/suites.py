@@ -81,7 +81,7 @@ SUITES = (
         f"1, 2, 3 and 8 leaves, every type; {TREE_SEEDS} seeds of kills and cut links",
         (
             dev("build", "dev", "sparseagg"),
-            ("tests/python/run", "--distro-only", "tests/python/trees"),
+            ("tests/python/run", "--distro-only", "-k", "trees"),
         ),
         environment=(("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),),
     ),

@@ -60,20 +60,23 @@ def has_kustomize() -> bool:
     return re.search(r"Kustomize Version: v[5-9]", version.stdout) is not None
 
 
+def render(name: str) -> list[dict]:
+    """A folder of docker/kubernetes as `kubectl apply -k` sends it."""
+    run = subprocess.run(
+        ["kubectl", "kustomize", KUBERNETES / name], capture_output=True, text=True, check=False
+    )
+    if run.returncode != 0:
+        raise AssertionError(run.stderr)
+    return load_all(run.stdout)
+
+
 @unittest.skipUnless(has_kustomize(), "there is no kubectl with kustomize 5")
 class KustomizeTest(unittest.TestCase):
-    """The manifests as `kubectl apply -k` sends them."""
-
-    def render(self, name: str) -> list[dict]:
-        run = subprocess.run(
-            ["kubectl", "kustomize", KUBERNETES / name], capture_output=True, text=True, check=False
-        )
-        self.assertEqual(run.returncode, 0, run.stderr)
-        return load_all(run.stdout)
+    """The manifests as `kubectl apply -k` sends them; tree_manifests_test.py has those of a tree."""
 
     def test_everything_that_is_applied_fits_the_schemas(self) -> None:
         for name in ["cpu", "gpu"]:
-            documents = self.render(name)
+            documents = render(name)
             self.assertGreaterEqual(len(documents), 6)
             for document in documents:
                 kubernetes_validate.validate(
@@ -81,7 +84,7 @@ class KustomizeTest(unittest.TestCase):
                 )
 
     def test_services_budget_policy_and_monitor_find_the_pods(self) -> None:
-        documents = self.render("cpu")
+        documents = render("cpu")
         [statefulset] = of_kind(documents, "StatefulSet")
         labels = statefulset["spec"]["template"]["metadata"]["labels"].items()
         services = of_kind(documents, "Service")
@@ -108,13 +111,13 @@ class KustomizeTest(unittest.TestCase):
         self.assertEqual([service["metadata"]["name"] for service in found], ["sparseagg-admin"])
 
     def test_a_client_needs_one_label_to_reach_the_server(self) -> None:
-        [policy] = of_kind(self.render("cpu"), "NetworkPolicy")
+        [policy] = of_kind(render("cpu"), "NetworkPolicy")
         clients = policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
         self.assertEqual(clients, {"sparseagg-client": "true"})
 
     def test_the_gpu_is_the_only_difference(self) -> None:
-        [cpu] = of_kind(self.render("cpu"), "StatefulSet")
-        [gpu] = of_kind(self.render("gpu"), "StatefulSet")
+        [cpu] = of_kind(render("cpu"), "StatefulSet")
+        [gpu] = of_kind(render("gpu"), "StatefulSet")
         pod = gpu["spec"]["template"]["spec"]
         self.assertEqual(pod["containers"][0]["resources"]["limits"].pop("nvidia.com/gpu"), 1)
         self.assertEqual(pod.pop("tolerations")[0]["key"], "nvidia.com/gpu")

@@ -1,11 +1,12 @@
 """Rolling restarts under load: a server that is stopped and started again, over and over, while `sparseagg bench` and clients
-in Python send updates.
+in Python send updates; the servers of a tree one after the other, as a rolling update of Kubernetes does.
 
 Usage: restart_test.py SPARSEAGG       no receipt may be lost, none counted twice, errors only those that say "try again"
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -77,9 +78,20 @@ class Sender(threading.Thread):
 
 
 class RestartTest(unittest.TestCase):
+    """One server."""
+
+    def start_servers(self) -> list[Server]:
+        """The servers, that for clients first."""
+        return [self.start_server()]
+
+    def start_server(self, *flags: str) -> Server:
+        server = Server(BINARY, *flags)
+        self.addCleanup(server.kill)
+        return server
+
     def setUp(self) -> None:
-        self.server = Server(BINARY)
-        self.addCleanup(self.server.kill)
+        servers = self.start_servers()
+        self.server = servers[0]
         with Client(self.server.target) as client:
             client.create_round([SPEC], round_id="load")
         done = threading.Event()
@@ -89,10 +101,11 @@ class RestartTest(unittest.TestCase):
         bench = start_bench(self.server.target)
         self.addCleanup(bench.kill)
         self.codes, self.seconds = [], []
+        in_turns = itertools.cycle(reversed(servers))  # the order of a StatefulSet, the root last
         while bench.poll() is None:
             time.sleep(1)
             begin = time.monotonic()
-            self.codes.append(self.server.restart())
+            self.codes.append(next(in_turns).restart())
             self.seconds.append(time.monotonic() - begin)
         self.bench_out, self.bench_errors = bench.communicate()
         self.bench_code = bench.returncode
@@ -135,6 +148,15 @@ class RestartTest(unittest.TestCase):
             self.assertEqual(handle.info().contributors, len(rows))
         self.assertGreater(len(rows), RESTARTS * 50)
         print(f"Python: {len(rows)} receipts", flush=True)
+
+
+class TreeRestartTest(RestartTest):
+    """A root and three leaves."""
+
+    def start_servers(self) -> list[Server]:
+        leaves = [self.start_server() for _ in range(3)]
+        names = ",".join(f"leaf-{number}={leaf.target}" for number, leaf in enumerate(leaves))
+        return [self.start_server("--leaves", names), *leaves]
 
 
 if __name__ == "__main__":

@@ -10,25 +10,28 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import BINARY, ROOT
 from support.texts import write_texts
 
 DEMO = ROOT / "examples/word_embeddings"
 
 
 def run_demo(server, data, out, *options):
-    """Runs train.py; the finished process."""
+    """Runs train.py, with servers of its own if `server` is None; the finished process."""
     command = [
         sys.executable,
         str(DEMO / "train.py"),
-        "--server",
-        server.target,
+        *(() if server is None else ("--server", server.target)),
         "--data",
         str(data),
         "--out",
         str(out),
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "python"),
+        "SPARSEAGG_BINARY": str(BINARY),
+    }
     return subprocess.run(
         [*command, *options], capture_output=True, text=True, env=environment, timeout=300
     )
@@ -65,6 +68,32 @@ def test_the_demo_learns_and_passes_its_check(server, text_folder, tmp_path):
     assert twin == pytest.approx(losses, rel=1e-3)
     if importlib.util.find_spec("matplotlib"):
         assert (out / "word_embeddings.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_through_a_tree_it_learns_the_same_bits_and_draws_the_same_picture(
+    server, text_folder, tmp_path
+):
+    options = ("--rounds", "2", "--contributors", "8", "--dimensions", "8", "--processes", "1")
+    one, tree = tmp_path / "one", tmp_path / "tree"
+    finished = run_demo(server, text_folder, one, *options)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    finished = run_demo(None, text_folder, tree, *options, "--nodes", "2")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "with leaves: 2" in finished.stdout
+    assert finished.stdout.count("VERDICT: PASSED") == 3
+    alone, numbers = (json.loads((out / "word_embeddings.json").read_text()) for out in (one, tree))
+    assert numbers["parameters_sha256"] == alone["parameters_sha256"]
+    assert numbers["one_server"]["parameters_sha256"] == alone["parameters_sha256"]
+    assert [row["contributors"] for row in numbers["rounds"]] == [8, 8]
+    if importlib.util.find_spec("matplotlib"):
+        pictures = [(out / "word_embeddings.png").read_bytes() for out in (one, tree)]
+        assert pictures[0] == pictures[1]
+
+
+def test_a_tree_and_a_running_server_exclude_each_other(server, text_folder, tmp_path):
+    finished = run_demo(server, text_folder, tmp_path / "out", "--nodes", "2")
+    assert finished.returncode == 2
+    assert "--nodes: not allowed with argument --server" in finished.stderr
 
 
 def test_too_little_text_is_an_error_that_says_what_to_do(server, tmp_path):

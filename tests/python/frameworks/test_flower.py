@@ -74,12 +74,12 @@ class Seen:
         return self._aggregate(server_round, replies)
 
 
-def start_ray():
+def start_ray(cpus=2):
     """Starts Ray as Flower would. Its processes have half a minute to start; a busy machine may need several tries."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     for attempts_left in (2, 1, 0):
         try:
-            ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environment})
+            ray.init(num_cpus=cpus, include_dashboard=False, runtime_env={"env_vars": environment})
             return
         except Exception:  # a plain one, where a process is late
             ray.shutdown()
@@ -87,7 +87,7 @@ def start_ray():
                 raise
 
 
-def simulate(strategy, mods, train=train):
+def simulate(strategy, mods, train=train, start=start_ray):
     """The result of the strategy after ROUNDS rounds with CLIENTS clients, and the bytes of arrays in replies."""
     client_app = ClientApp(mods=mods)
     client_app.train()(train)
@@ -99,7 +99,7 @@ def simulate(strategy, mods, train=train):
     def main(grid, context):
         found.append(strategy.start(grid, initial_arrays(), num_rounds=ROUNDS))
 
-    start_ray()
+    start()
     run_simulation(
         server_app,
         client_app,

@@ -24,9 +24,10 @@ def run(server, *arguments: str) -> dict:
 
 
 def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
-    leaves = [own_server() for _ in range(2)]
+    disk = ("--store-free-bytes-min", "0", "--data-dir")
+    leaves = [own_server(*disk, str(tmp_path / name)) for name in ("one", "two")]
     named = f"one={leaves[0].target},two={leaves[1].target}"
-    root = own_server("--leaves", named, "--data-dir", str(tmp_path / "root"))
+    root = own_server("--leaves", named, *disk, str(tmp_path / "root"))
     run(root, "round", "create", "--id", "r1", "--tensor", TENSOR)
     matrix = tmp_path / "w.mtx"
     matrix.write_text(MATRIX)

@@ -41,11 +41,12 @@ def secured(own_server, tmp_path):
     issue(tmp_path, "server", "DNS:localhost,IP:127.0.0.1")
     tls = (
         "--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server.key"),
+        "--store-free-bytes-min", "0", "--data-dir",
     )  # fmt: skip
-    leaves = [own_server(*tls) for _ in range(2)]
+    leaves = [own_server(*tls, str(tmp_path / name)) for name in ("one", "two")]
     root = own_server(
-        *tls, "--leaves", f"one={leaves[0].target},two={leaves[1].target}",
-        "--leaves-authority", str(tmp_path / "ca.pem"), "--data-dir", str(tmp_path / "root"),
+        *tls, str(tmp_path / "root"), "--leaves", f"one={leaves[0].target},two={leaves[1].target}",
+        "--leaves-authority", str(tmp_path / "ca.pem"),
     )  # fmt: skip
     return root, leaves
 
