@@ -83,6 +83,33 @@ def big_update(seed: int) -> dict:
     return {"emb": SparseTensor(indices, values, BIG.dense_shape)}
 
 
+def received_bytes(tree) -> int:
+    """What the root has of partial aggregates that are not complete."""
+    for mark in (tree.folder / "root").rglob("*.part"):  # beside a file of bytes
+        try:
+            return mark.with_suffix("").stat().st_size
+        except FileNotFoundError:  # it begins, or has ended
+            pass
+    return 0
+
+
+def break_after_a_chunk(tree, root, choose: random.Random) -> None:
+    """Seals, and loses answers once the root has whole chunks. How many bytes pass before the first is not known: the root
+    begins to receive a partial aggregate when it asks for its size, and forgets these bytes."""
+    proxy = tree.proxies[0]
+    sealed = False
+    for passing in range(choose.randrange(4_500_000, 6_000_000), 12_000_000, 1_500_000):
+        proxy.lose_answers(passing)
+        sealed = sealed or root.seal().state == "SEALED"
+        until(lambda: proxy.has_lost_answers, "answers are lost")
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            if received_bytes(tree) >= CHUNK_BYTES:
+                return
+        proxy.cut()
+    raise AssertionError("no chunk came")
+
+
 def offsets_asked_for(requests: bytes, round_name: str) -> list[int]:
     """Where the transfers of a round began: the field `offset` in each GetPartialRequest that has one."""
     name = f"rounds/{round_name}".encode()
@@ -111,9 +138,7 @@ def test_a_transfer_that_breaks_goes_on(make_tree, seed):
     expected = bits(one.result(timeout=60), [BIG])
     for name, is_killed in (("broken", False), ("killed", True)):
         root = open_round(tree.client, name)
-        proxy.lose_answers(choose.randrange(6_000_000, 7_000_000))
-        root.seal()
-        until(lambda: proxy.has_lost_answers, "the transfer has begun")
+        break_after_a_chunk(tree, root, choose)
         assert root.info().state == "SEALED"
         if is_killed:
             tree.root.kill()
