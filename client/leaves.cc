@@ -37,8 +37,8 @@ void Leaves::Learn(const std::string& round, const RoundTree& tree) {
   bool has_dropped = !known.leaves.empty() && known.leaves != leaves;
   known = {.leaves = leaves, .used = ++uses_};
   if (rounds_.size() > kRoundsMax) {
-    const auto oldest = std::ranges::min_element(
-        rounds_, {}, [](const auto& entry) { return entry.second.used; });
+    const auto oldest =
+        std::ranges::min_element(rounds_, {}, [](const auto& entry) { return entry.second.used; });
     has_dropped = has_dropped || !oldest->second.leaves.empty();
     rounds_.erase(oldest);
   }

@@ -18,8 +18,7 @@ namespace {
 // Whether the update may belong to another server than `sent_to`, a leaf or null, which has refused
 // it: the tree of the round that is remembered may be that of an earlier round.
 bool MayHaveMoved(const std::shared_ptr<Client>& sent_to, const absl::Status& refusal) {
-  return ErrorReason(refusal) == "WRONG_LEAF" ||
-         (sent_to != nullptr && absl::IsNotFound(refusal));
+  return ErrorReason(refusal) == "WRONG_LEAF" || (sent_to != nullptr && absl::IsNotFound(refusal));
 }
 
 }  // namespace

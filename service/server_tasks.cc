@@ -63,8 +63,8 @@ std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
   for (const RoundRecord& record : store.Rounds()) {
     if (record.phase != RoundPhase::kOpen) continue;
     const auto round = engine.GetRound(record.name);
-    const bool is_scarce = round.ok() && round->state == RoundState::kAborted &&
-                           !round->failure.starts_with(kDamaged);
+    const bool is_scarce =
+        round.ok() && round->state == RoundState::kAborted && !round->failure.starts_with(kDamaged);
     if (is_scarce) rounds.emplace(record.name, round->create_time);
   }
   return rounds;

@@ -106,9 +106,8 @@ class Tasks : public EngineObserver {
   // --- For owners ---
 
   // Errors of the arguments (task_names.h); those of the round; ROUND_NOT_OPEN; TREE_TASKS;
-  // TASK_GROUP_EXISTS;
-  // REQUEST_ID_CONFLICT; TASK_GROUP_NOT_FOUND for a request of which a group was forgotten;
-  // TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is created.
+  // TASK_GROUP_EXISTS; REQUEST_ID_CONFLICT; TASK_GROUP_NOT_FOUND for a request of which a group was
+  // forgotten; TASKS_FULL, TENANT_TASKS_FULL, TASK_BYTES_FULL. After an error nothing is created.
   absl::StatusOr<std::vector<TaskGroupSnapshot>> Create(const CreateTasksArgs& args);
   absl::StatusOr<TaskSnapshot> Get(const std::string& tenant, const TaskViewer& viewer,
                                    const std::string& name);

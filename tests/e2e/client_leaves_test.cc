@@ -1,6 +1,4 @@
 // The C++ client and the leaves of rounds: where it sends, and what it remembers.
-#include "client/leaves.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -12,17 +10,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "client/leaves.h"
 #include "tests/client/support.h"
 #include "tests/e2e/server_process.h"
 
 namespace sparseagg::client {
 namespace {
 
-using ::testing::AnyOf;
 using sparseagg::testing::Impatient;
 using sparseagg::testing::MakeTensor;
 using sparseagg::testing::ServerProcess;
 using sparseagg::testing::TemporaryFolder;
+using ::testing::AnyOf;
 
 const TensorSpec kVector{"t", ValueType::kF32, {10}, 1};
 

@@ -1,5 +1,5 @@
-// The server without the commands of clients, which are half of what the program compiles. The preset life_cycle tests
-// this program (SPARSEAGG_E2E_PROGRAM).
+// The server without the commands of clients, which are half of what the program compiles. The
+// preset life_cycle tests this program (SPARSEAGG_E2E_PROGRAM).
 #include <optional>
 #include <string>
 

@@ -247,7 +247,7 @@ MUTATIONS = (
     ),
     Mutation(
         "watchers are not told of a deletion",
-        ((ENGINE, "round->NotifyDeleted();", ""),),
+        ((ENGINE, "round.NotifyDeleted();", ""),),
         SIMULATION,
     ),
     # --- A data directory that is deleted or swapped ---

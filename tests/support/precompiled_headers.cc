@@ -1,1 +1,2 @@
-// The source of the targets that own precompiled headers (cmake/precompiled.cmake). GoogleTest has the main function.
+// The source of the targets that own precompiled headers (cmake/precompiled.cmake). GoogleTest has
+// the main function.

@@ -23,6 +23,7 @@ class FlakyProxy:
         self.connections = 0
         self.bytes_from_client = 0
         self.bytes_from_server = 0
+        self.requests: bytearray | None = None  # set to one, it takes what clients send
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -98,7 +99,7 @@ class FlakyProxy:
         passed = 0
         try:
             while data := source.recv(1 << 16):
-                if self._passes(len(data), counted):
+                if self._passes(data, counted, passed == 0):
                     sink.sendall(data)
                 passed += len(data)
                 if cut is not None and passed >= cut:
@@ -109,19 +110,23 @@ class FlakyProxy:
             shut(end)
             end.close()
 
-    def _passes(self, count: int, from_client: bool) -> bool:
+    def _passes(self, data: bytes, from_client: bool, is_greeting: bool) -> bool:
+        # A client of HTTP/2 sends nothing before the server has sent its settings.
         with self._lock:
             if from_client:
-                self.bytes_from_client += count
+                self.bytes_from_client += len(data)
+                if self.requests is not None:
+                    self.requests += data
                 if self._request_bytes_left is not None:
-                    self._request_bytes_left -= count
+                    self._request_bytes_left -= len(data)
                     self._lose_when_used_up(self._request_bytes_left)
             else:
-                self.bytes_from_server += count
+                self.bytes_from_server += len(data)
                 if self._answer_bytes_left is not None:
-                    self._answer_bytes_left -= count
+                    self._answer_bytes_left -= len(data)
                     self._lose_when_used_up(self._answer_bytes_left)
-        return not self._lost.is_set() and (from_client or not self._answers_lost.is_set())
+        may_answer = is_greeting or not self._answers_lost.is_set()
+        return not self._lost.is_set() and (from_client or may_answer)
 
 
 def shut(end: socket.socket) -> None:

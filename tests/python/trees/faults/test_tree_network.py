@@ -117,7 +117,7 @@ def test_a_leaf_behind_a_cut_link_is_given_up_and_named(place, phase, seed):
 def test_a_leaf_that_comes_back_when_it_is_given_up_counts_wholly_or_not_at_all(place, seed):
     print(f"seed {seed}")
     choose = random.Random(seed)
-    with Case(place, f"race-{seed}", choose.choice(CUTS), "--leaf-wait", "500ms") as case:
+    with Case(place, f"race-{seed}", choose.choice(CUTS), "--leaf-wait", "1s") as case:
         root, name = place.root, case.name
         place.push_all(root, name, CONTRIBUTORS)
         case.cut()
