@@ -71,6 +71,9 @@ double CellOf(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
               std::vector<SideEntry>& side) {
   if (slot == 0) return 0.0;
   const double cell = RoundScaled(slot, lsb, kFormatF64);
+  Int128 held = 0;
+  const bool is_exact = ToFixed(cell, lsb, &held) && held == slot;
+  if (is_exact && std::fabs(cell) < kAddendLimit) return cell;
   WideInteger rest;
   rest.AddScaled(slot, lsb);
   if (!(std::fabs(cell) < kAddendLimit)) {
@@ -183,6 +186,7 @@ Partial ToPartial(const ReduceSpec& spec, const CellRun& run) {
   Partial partial;
   partial.spec = spec;
   partial.rows.assign(run.rows.begin(), run.rows.end());
+  partial.slots.reserve(run.rows.size() * SlotsPerRow(spec));
   SideTable side;
   WithCells(spec, [&](auto op, auto cells) {
     using Op = decltype(op);
