@@ -131,10 +131,14 @@ class CpuAggregator : public Aggregator {
 
   absl::Status Merge(const Partial& partial) override {
     SPARSEAGG_RETURN_IF_ERROR(broken_);
-    Partial own;
-    own.spec = spec_;
-    own.addends = addends_;
-    SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
+    absl::Status mergeable;
+    SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
+      Partial own;
+      own.spec = spec_;
+      own.addends = addends_;
+      mergeable = CheckMergeable(own, partial);
+    }));
+    SPARSEAGG_RETURN_IF_ERROR(mergeable);
     const absl::Status merged =
         Guarded(spec_, [&] { reducer_->Merge(FromPartial(spec_, partial)); });
     if (dense_) broken_ = merged;  // some of its cells may have the sums already
