@@ -46,12 +46,26 @@ def commit() -> str:
     return (git("rev-parse", "--short=12", "HEAD") or "unknown") + changed
 
 
+def json_of(value, indent: int = 0) -> str:
+    """JSON with a line for each row: a list or object that holds no other is written on one line."""
+    items = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list) or not any(isinstance(i, dict | list) for i in items):
+        return json.dumps(value)
+    texts = [json_of(item, indent + 1) for item in items]
+    begin, end = "[]"
+    if isinstance(value, dict):
+        begin, end = "{}"
+        texts = [f"{json.dumps(name)}: {text}" for name, text in zip(value, texts)]
+    gap = "\n" + " " * (indent + 1)
+    return begin + gap + ("," + gap).join(texts) + "\n" + " " * indent + end
+
+
 def stamp(path: pathlib.Path) -> None:
     report = json.loads(path.read_text())
     report["machine"] = machine()
     report["commit"] = commit()
     report["date"] = datetime.date.today().isoformat()
-    path.write_text(json.dumps(report, indent=1) + "\n")
+    path.write_text(json_of(report) + "\n")
 
 
 def text_of(value) -> str:

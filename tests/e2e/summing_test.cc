@@ -106,7 +106,8 @@ class Sender {
       if (random_() % 4 == 0) Send(static_cast<int>(random_() % kContributors));
     }
     stream_->WritesDone();
-    EXPECT_TRUE(stream_->Finish().ok());
+    const grpc::Status end = stream_->Finish();
+    EXPECT_TRUE(end.ok()) << end.error_code() << ": " << end.error_message();
   }
 
  private:

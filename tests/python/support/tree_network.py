@@ -151,6 +151,14 @@ class Case:
         self.cut()
         network.speed_up(root.node)
 
+    def cut_at(self, phase: str, choose: random.Random) -> None:
+        """Cuts the link before the round is sealed ("seal"), or after some of the partial aggregate has passed ("transfer")."""
+        if phase == "transfer":
+            self.cut_during_transfer(choose)
+        else:
+            self.cut()
+            self.place.ask(self.place.root, "round", "seal", self.name)
+
     def expected_without(self, given_up: list) -> tuple:
         """The outcome without these leaves. Besides the one that is cut off another may be too slow where this machine is."""
         place = self.place

@@ -56,6 +56,9 @@ absl::Status FromGrpc(const grpc::Status& status) {
 std::unique_ptr<grpc::ClientContext> NewContext() {
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(kCallSecondsMax));
+  // gRPC 1.51 reads errno of connect() after calls that may change it, so that now and then a first
+  // attempt to connect fails with "No such file or directory". The call waits for the second.
+  context->set_wait_for_ready(true);
   return context;
 }
 

@@ -63,7 +63,7 @@ class TestClient {
   std::unique_ptr<v1::AggregationService::Stub> stub_;
 };
 
-// A context whose deadline is kCallSecondsMax away.
+// A context whose deadline is kCallSecondsMax away, and whose call waits for the connection.
 std::unique_ptr<grpc::ClientContext> NewContext();
 
 }  // namespace sparseagg::testing

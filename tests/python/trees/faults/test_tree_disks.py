@@ -51,6 +51,11 @@ def impatient():
         client.close()
 
 
+def submit_all(round, seeds) -> None:
+    for seed in seeds:
+        assert not round.submit(update(seed), **who(seed)).duplicate
+
+
 def make_room(disk: SmallDisk, server: Server, killed: bool) -> None:
     """Once there is room the server goes on; one that was killed says what it lacks, and starts then."""
     if killed:
@@ -103,8 +108,7 @@ def test_a_leaf_whose_disk_is_full_at_the_seal_delays_it(make_tree, small_disk, 
     tree = make_tree(2, folders={"leaf1": disk.folder / "data"})
     round = tree.client.create_round(SPECS, "r1")
     seeds = range(10)
-    for seed in seeds:
-        round.submit(update(seed), **who(seed))
+    submit_all(round, seeds)
     disk.fill()
     assert round.seal().state == "SEALED"
     until(lambda: tree.status()["leaf-0"]["partial_bytes"], "leaf 0 is counted")
@@ -121,8 +125,7 @@ def test_a_root_whose_disk_is_full_refuses_rounds_and_seals(make_tree, small_dis
     client = impatient(tree.root)
     round = client.create_round(SPECS, "r1")
     seeds = range(8)
-    for seed in seeds:
-        round.submit(update(seed), **who(seed))
+    submit_all(round, seeds)
     disk.fill()
     for call in (round.seal, lambda: client.create_round(SPECS, "other")):
         with pytest.raises(SparseAggError) as refused:
@@ -130,8 +133,7 @@ def test_a_root_whose_disk_is_full_refuses_rounds_and_seals(make_tree, small_dis
         assert refused.value.reason == "STORE_FULL"
     assert round.info().state == "OPEN"
     late = tree.seeds_of(0, 1, first=100) + tree.seeds_of(1, 1, first=100)
-    for seed in late:  # the leaves have room, and the round is open
-        assert not round.submit(update(seed), **who(seed)).duplicate
+    submit_all(round, late)  # the leaves have room, and the round is open
     for direct in tree.direct:
         assert [info.name for info in direct.rounds()] == ["rounds/r1"]
     disk.make_room()
@@ -149,8 +151,7 @@ def test_a_root_whose_disk_is_full_when_partial_aggregates_come(make_tree, small
     tree = make_tree(2, folders={"root": disk.folder / "data"})
     round = tree.client.create_round(SPECS, "r1")
     seeds = range(10)
-    for seed in seeds:
-        round.submit(update(seed), **who(seed))
+    submit_all(round, seeds)
     for leaf in tree.leaves:
         leaf.pause()
     assert round.seal().state == "SEALED"

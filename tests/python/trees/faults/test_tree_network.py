@@ -46,16 +46,13 @@ def test_a_link_that_is_cut_and_comes_back_changes_no_bit(place, seed, phase, cu
             assert failed["error"]["code"] in ("UNAVAILABLE", "DEADLINE_EXCEEDED"), failed
             case.join()
             place.push_all(root, name, case.here)
-        elif phase == "seal":
-            case.cut()
-        if phase == "transfer":
-            case.cut_during_transfer(choose)
+        if phase in ("seal", "transfer"):
+            case.cut_at(phase, choose)
+            case.root_waits()
+            case.join()
         else:
             sealed = place.ask(root, "round", "seal", name)
             assert sealed["state"] in ("SEALED", "PUBLISHED")
-        if phase in ("seal", "transfer"):
-            case.root_waits()
-            case.join()
         assert place.outcome(root, name) == place.expected()
         if phase == "published":
             case.cut()
@@ -75,11 +72,7 @@ def test_a_link_that_is_cut_for_longer_than_a_connection_lives(place, phase, cut
     with Case(place, f"long-{phase}-{cut}", cut) as case:
         root, name = place.root, case.name
         place.push_all(root, name, CONTRIBUTORS)
-        if phase == "seal":
-            case.cut()
-            place.ask(root, "round", "seal", name)
-        else:
-            case.cut_during_transfer(choose)
+        case.cut_at(phase, choose)
         until(lambda: not case.is_up(), "the root shows that the leaf is silent")
         until(lambda: not root.node.is_connected_to(case.leaf.node), "the connection is given up")
         assert place.state(root, name) == "SEALED"
@@ -97,11 +90,7 @@ def test_a_leaf_behind_a_cut_link_is_given_up_and_named(place, phase, seed):
     with Case(place, f"given-up-{phase}-{seed}", cut, "--leaf-wait", "1s") as case:
         root, name = place.root, case.name
         place.push_all(root, name, CONTRIBUTORS)
-        if phase == "seal":
-            case.cut()
-            place.ask(root, "round", "seal", name)
-        else:
-            case.cut_during_transfer(choose)
+        case.cut_at(phase, choose)
         found = place.outcome(root, name)
         assert f"leaf-{case.number}" in found[1]["given_up_leaves"]
         assert found == case.expected_without(found[1]["given_up_leaves"])
