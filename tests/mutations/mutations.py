@@ -74,14 +74,14 @@ MUTATIONS = (
         (
             (
                 DURABLE,
-                "SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());\n  files_->Sync();",
-                'SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=FULL"));\n  files_->Sync();',
+                "emptied = tables_->Checkpoint();",
+                'emptied = database_->Run("PRAGMA synchronous=FULL");',
             ),
             (
                 DURABLE,
-                "if (options_.new_epoch) {",
+                "if (options_.new_epoch) SPARSEAGG_RETURN_IF_ERROR(BeginEpoch());",
                 'SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=OFF"));\n'
-                "  if (options_.new_epoch) {",
+                "  if (options_.new_epoch) SPARSEAGG_RETURN_IF_ERROR(BeginEpoch());",
             ),
         ),
         POWER_CUT,
