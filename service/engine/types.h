@@ -98,6 +98,8 @@ struct RoundSnapshot {
   std::vector<TensorStatus> tensors;
   std::optional<Manifest> manifest;
   std::string failure;
+  // ABORTED, but open in the store with its updates: the next start of the server may restore it.
+  bool may_open_again = false;
   uint64_t revision = 0;
   StoreEpoch epoch;
 };

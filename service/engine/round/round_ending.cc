@@ -192,13 +192,15 @@ absl::Status Round::AbortHoldingGate(std::string failure) {
   return absl::OkStatus();
 }
 
-void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when) {
+void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
+                        bool may_open_again) {
   std::shared_ptr<TensorReducers>
       freed;  // freed after the lock is released, or by a fold in progress
   std::lock_guard lock(mutex_);
   snapshot_.state = *Next(snapshot_.state, RoundEvent::kAbort);
   snapshot_.failure = std::move(failure);
   snapshot_.abort_time = when;
+  snapshot_.may_open_again = may_open_again;
   ++snapshot_.revision;
   freed = std::move(reducers_);
   publisher_.ScheduleErasure();
@@ -209,9 +211,11 @@ void Round::Fail(const absl::Status& status) {
     std::unique_lock gate(gate_);
     if (Reducers() == nullptr) return;  // aborted concurrently
     RoundSnapshot failed = Snapshot();
+    bool may_open_again = false;
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
     if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
+      may_open_again = failed.state == RoundState::kOpen;
       absl::StrAppend(&failed.failure,
                       "; its updates are kept: the next start of the server restores the round, "
                       "DeleteRound deletes it");
@@ -222,7 +226,7 @@ void Round::Fail(const absl::Status& status) {
         absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
       }
     }
-    MarkAborted(std::move(failed.failure), *failed.abort_time);
+    MarkAborted(std::move(failed.failure), *failed.abort_time, may_open_again);
   }
   NotifyEnd();
 }
