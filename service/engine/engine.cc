@@ -33,6 +33,9 @@ namespace {
 // About the time until another instance, or this one after a restart, takes over.
 constexpr uint64_t kDrainingRetryAfterMs = 1000;
 
+// Of a root's store id, in the names that it makes up: 32 bits.
+constexpr size_t kRootIdCharacters = 8;
+
 // Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
@@ -121,10 +124,11 @@ class EngineImpl : public Engine {
   // Deletes a round in a final state, and remembers its name or frees it at once.
   absl::Status Erase(Round& round, Round::NameAfter name_after);
   RoundServices ServicesFor(TenantBudgets& tenant) {
-    return {options_, store_,   executor_,          eraser_,
-            uploads_, tenants_, tenant.aggregation, draining_};
+    return {options_,           store_,    executor_, eraser_, uploads_, tenants_,
+            tenant.aggregation, draining_};
   }
-  std::string NewRoundId(std::string_view tenant);
+  // `is_root`: of a round with leaves, at which other roots may have rounds.
+  std::string NewRoundId(std::string_view tenant, bool is_root);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header, const UpdateBody& body,
                                    Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
@@ -175,7 +179,8 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(
       auto reducers, TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
                                           {.result_nnz_max = options_.limits.result_nnz_max}));
-  const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
+  const std::string id =
+      args.round_id.empty() ? NewRoundId(args.tenant, normal.spec.tree.is_root()) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
   const auto open_in_store = [&] {
@@ -193,11 +198,13 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   return snapshot;
 }
 
-std::string EngineImpl::NewRoundId(std::string_view tenant) {
+std::string EngineImpl::NewRoundId(std::string_view tenant, bool is_root) {
+  const std::string root =
+      is_root ? absl::StrCat("-", store_.Epoch().store_id.substr(0, kRootIdCharacters)) : "";
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
-    const std::string id = absl::StrCat("r", time, "-", ++tenants_->Of(tenant).rounds_named);
+    const std::string id = absl::StrCat("r", time, "-", ++tenants_->Of(tenant).rounds_named, root);
     if (!rounds_.Contains(RoundName(tenant, id))) return id;
   }
 }
