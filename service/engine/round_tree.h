@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,12 @@ const Leaf& LeafOf(const RoundTree& tree, std::string_view round, std::string_vi
 // partial aggregates of its leaves. `round`: without the tenant.
 absl::Status CheckLeaf(const RoundTree& tree, std::string_view round, std::string_view contributor,
                        bool is_partial);
+
+// Returns FAILED_PRECONDITION (WRONG_LEAF), whose metadata names contributor, leaf and address, if
+// a partial aggregate that a root gets from `sender`, one of its leaves, covers a contributor of
+// another leaf. Its time is the product of contributors and leaves (docs/trees.md).
+absl::Status CheckCovered(const RoundTree& tree, std::string_view round, std::string_view sender,
+                          std::span<const UpdateRecord> covered);
 
 }  // namespace sparseagg
 
