@@ -26,6 +26,7 @@
 #include "service/engine/round/submission.h"
 #include "service/engine/round_table.h"
 #include "service/engine/upload/upload_table.h"
+#include "service/store/ledger.h"
 
 namespace sparseagg {
 namespace {
@@ -125,7 +126,7 @@ class EngineImpl : public Engine {
   absl::Status Erase(Round& round, Round::NameAfter name_after);
   RoundServices ServicesFor(TenantBudgets& tenant) {
     return {options_,           store_,    executor_, eraser_, uploads_, tenants_,
-            tenant.aggregation, draining_};
+            tenant.aggregation, draining_, start_id_};
   }
   // `is_root`: of a round with leaves, at which other roots may have rounds.
   std::string NewRoundId(std::string_view tenant, bool is_root);
@@ -150,6 +151,7 @@ class EngineImpl : public Engine {
   UploadTable uploads_;
   CommitGate drain_gate_;  // calls that Drain() waits for hold it shared
   std::atomic<bool> draining_ = false;
+  const std::string start_id_ = NewStoreId();
   // Declared last: their tasks use the members above, and the executor's tasks post to the eraser.
   const std::unique_ptr<ThreadPool> own_eraser_;
   const std::unique_ptr<ThreadPool> own_executor_;

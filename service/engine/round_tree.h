@@ -32,6 +32,12 @@ struct RoundTree {
   bool operator==(const RoundTree&) const = default;
 };
 
+// The start of the process that has a round.
+struct LeafStart {
+  std::string id;             // random
+  uint64_t contributors = 0;  // of the round, then
+};
+
 // What a root knows of one of its leaves.
 struct LeafStatus {
   Leaf leaf;
@@ -47,6 +53,9 @@ struct LeafStatus {
 // The update_id with which a root counts a leaf that was given up: with an empty partial aggregate,
 // so that the store decides, once, between this and the leaf's own.
 inline constexpr std::string_view kGivenUpId = "given-up";
+
+// What the failure of a leaf's round begins with when its root has ended without it.
+inline constexpr std::string_view kLeafGivenUp = "LEAF_GIVEN_UP";
 
 inline constexpr size_t kLeavesMax = 256;
 

@@ -102,6 +102,7 @@ struct RoundSnapshot {
   bool may_open_again = false;
   uint64_t revision = 0;
   StoreEpoch epoch;
+  LeafStart start;
 };
 
 // A published result. It is immutable and shared by all readers; a reader may keep it after its

@@ -43,6 +43,7 @@ struct RoundServices {
   std::shared_ptr<const void> budgets;  // owns the budgets that rounds reserve memory from
   Admission& aggregation;               // of the round's tenant, one of `budgets`
   const std::atomic<bool>& draining;    // set while the engine drains
+  const std::string& start_id;          // of LeafStart
 };
 
 // An update that has passed every check and is ready to be counted.
@@ -120,6 +121,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // (ROUND_NOT_FOUND) after Delete(). UNAVAILABLE (STORE_BUSY, abort) while the result is being
   // stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
+  // With a failure, a leaf's round that is PUBLISHED is aborted, too.
   absl::StatusOr<RoundSnapshot> Abort(const std::string& failure = "");
   // Deletes the round and calls `gone` before the deletion is visible to other calls, with the
   // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0, or the round
@@ -146,7 +148,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // request still has to be carried out.
   using Answer = absl::StatusOr<std::optional<RoundSnapshot>>;
   Answer AnswerSeal() const;
-  Answer AnswerAbort() const;
+  Answer AnswerAbort(const std::string& failure) const;
   absl::Status CheckDeletable() const;
   absl::Status ClosingLocked(SealReason reason) const;
   absl::Status FullLocked() const;

@@ -90,6 +90,9 @@ TEST(TreeEngineTest, ALongTransferDelaysNoOtherRoundOfTheLeaf) {
   // The goal is noticed, and the leaf sealed, while the transfer lasts.
   ASSERT_TRUE(bench.Send("rounds/fast", "c", kSpec, 1).ok());
   EXPECT_EQ(goal.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  // It is transferred beside the slow one.
+  auto fast = std::async(std::launch::async, [&] { return bench.root.Await("rounds/fast"); });
+  EXPECT_EQ(fast.wait_for(std::chrono::seconds(30)), std::future_status::ready);
   EXPECT_EQ((*tree)->GetRound("rounds/slow")->state, RoundState::kSealed);
   transfer.set_value();
   EXPECT_EQ(bench.root.Await("rounds/slow").state, RoundState::kPublished);
