@@ -127,8 +127,8 @@ SUITES = (
     Suite("ops", "Prometheus, restarts, manifests, package, page", (dev("test-ops"),)),
     Suite(
         "container",
-        "the CPU image, deployed and killed; compose",
-        (("docker/test",), ("docker/compose_test",)),
+        "the CPU image, deployed and killed; compose; a tree with killed leaves",
+        (("docker/test",), ("docker/compose_test",), ("docker/tree_test",)),
         needs_root=True,
     ),
     Suite(
