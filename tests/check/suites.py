@@ -94,7 +94,7 @@ SUITES = (
     ),
     Suite(
         "reliability",
-        "10,000 disks, 1,300 kills, 10,000 simulations",
+        "10,000 disks, 1,300 kills, 10,000 simulations, 3,000 of trees",
         (dev("reliability"),),
         unread=PYTHON,
     ),
