@@ -20,7 +20,6 @@ class FlakyProxy:
         self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
-        self.tries = 0  # also those without a server
         self.connections = 0
         self.bytes_from_client = 0
         self.bytes_from_server = 0
@@ -79,7 +78,6 @@ class FlakyProxy:
                 near, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            self.tries += 1
             try:
                 far = socket.create_connection(("127.0.0.1", self._port))
             except OSError:

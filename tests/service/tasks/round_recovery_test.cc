@@ -112,6 +112,7 @@ TEST_F(RoundRecoveryTest, TasksOfARoundThatFailsForLackOfMemoryStay) {
   scarce_ = true;
   Start();
   ASSERT_TRUE(engine_->DeleteRound("rounds/r").ok());
+  tasks_->Tick();
   const auto gone = tasks_->GetGroup("default", kGroup);
   EXPECT_TRUE(!gone.ok() || gone->cancelled == 2u);
 }

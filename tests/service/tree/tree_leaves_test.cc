@@ -172,7 +172,6 @@ TEST_F(OlderCopyTest, ThatLacksNothingGoesOnAlsoFromBeforeTheSeal) {
   Create();
   SendAll(bench_, Names(3));
   Copy();
-  bench_.calls.on_read = [&](const std::string&) { bench_.answering["leaf-0"] = nullptr; };
   ASSERT_TRUE(bench_.rounds->Seal(kRound).ok());
   bench_.rounds->WorkOn("leaf-0");  // it is sealed there, and not transferred
   ASSERT_EQ(bench_.servers[0]->engine().GetRound(kRound)->state, RoundState::kPublished);
