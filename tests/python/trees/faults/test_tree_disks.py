@@ -148,22 +148,21 @@ def test_a_leaf_that_is_killed_starts_on_its_full_disk_and_answers(
 ):
     disk = small_disk(8 * MIB)
     tree = make_tree(2, folders={"leaf1": disk.folder / "data"})
-    tree.client.create_round(SPECS, "r1")
-    round = impatient(tree.root).round("r1")
+    root = tree.client.create_round(SPECS, "r1")
     first, late = tree.seeds_of(1, 2)
-    round.submit(update(first), **who(first))
+    root.submit(update(first), **who(first))
     for _ in range(3):
         disk.fill()
         tree.leaves[1].kill()
         tree.leaves[1].start()
         disk.fill()
-        assert round.submit(update(first), **who(first)).duplicate
+        assert root.submit(update(first), **who(first)).duplicate
         with pytest.raises(ResourceExhaustedError) as refused:
-            round.submit(large_update(late), **who(late))
+            impatient(tree.root).round("r1").submit(large_update(late), **who(late))
         assert refused.value.reason == "STORE_FULL"
         assert tree.direct[1].round("r1").info().contributors == 1
     disk.make_room()
-    assert not round.submit(large_update(late), **who(late)).duplicate
+    assert not root.submit(large_update(late), **who(late)).duplicate
 
 
 @pytest.mark.parametrize("killed", [False, True] if SEEDS > 1 else [False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import BINARY
@@ -122,21 +123,29 @@ def is_reached(client) -> bool:
 
 
 def test_the_cpp_client_finds_it_too(make_tree, tmp_path):
-    """It has the old address when the leaf goes away, and waits there until the root knows the new one."""
-    tree = make_tree(2)
+    """Its update is counted, the answer is lost, and the leaf moves while it waits."""
+    tree = make_tree(2, proxied=True)
     spec = TensorSpec("w", [1000, 1], sparse_dim=2)
-    tree.client.create_round([spec], "r1")
+    root = tree.client.create_round([spec], "r1")
     matrix = tmp_path / "w.mtx"
     matrix.write_text("%%MatrixMarket matrix coordinate real general\n1000 1 1\n1 1 1.5\n")
     (seed,) = tree.seeds_of(1, 1)
-    tree.leaves[1].kill()
-    command = [BINARY, "push", "r1", f"w={matrix}", "--contributor", f"c{seed}"]
-    push = subprocess.Popen(
-        [*map(str, command), "--server", tree.root.target], stderr=subprocess.PIPE, text=True
-    )
-    with push:
-        assert tree.targets[1] in push.stderr.readline()  # "... trying again"
+    tree.proxies[1].lose_answers()
+    flags = ["--contributor", f"c{seed}", "--encoding", "coo.raw", "--timeout", "60"]
+    push = [BINARY, "push", "r1", f"w={matrix}", *flags]
+    with ThreadPoolExecutor() as executor:
+        pushed = executor.submit(
+            subprocess.run,
+            [*map(str, push), "--server", tree.root.target],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        until(lambda: tree.direct[1].round("r1").info().contributors, "the leaf has counted it")
+        assert not pushed.done()
         tree.move(leaf1=0)
-        said = push.communicate(timeout=120)[1]
-    assert push.returncode == 0, said
-    assert tree.direct[1].round("r1").info().contributors == 1
+        tree.proxies[1].cut()
+        done = pushed.result(120)
+    assert done.returncode == 0, done.stderr
+    root.seal()
+    assert root.result(timeout=60).manifest.contributors == 1
