@@ -20,7 +20,7 @@ bool IsSilence(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Decides what becomes of updates that a server did not take.
+// What becomes of updates that a server did not take.
 class LeafSearch {
  public:
   explicit LeafSearch(const ClientOptions& options) : options_(options) {}
@@ -28,13 +28,12 @@ class LeafSearch {
   // Whether the update may belong to another server than `sent_to`, a leaf or null: the tree of the
   // round that is remembered may be that of an earlier round, and a leaf may have another address.
   bool MayHaveMoved(const std::shared_ptr<Client>& sent_to, const absl::Status& refusal) const {
-    if (ErrorReason(refusal) == "WRONG_LEAF") return turns_ == 0;
-    if (sent_to == nullptr) return false;
-    if (absl::IsNotFound(refusal)) return turns_ == 0;
-    return absl::IsUnavailable(refusal) && options_.retry.attempts_max != 1;
+    const bool is_leaf = sent_to != nullptr;
+    if (is_leaf && absl::IsUnavailable(refusal)) return options_.retry.attempts_max != 1;
+    return turns_ == 0 &&
+           (ErrorReason(refusal) == "WRONG_LEAF" || (is_leaf && absl::IsNotFound(refusal)));
   }
-  // The root has been asked.
-  void NextTurn() {
+  void NextTurn() {  // the root has been asked
     if (turns_++ == 0) first_ = std::chrono::steady_clock::now();
   }
   // Whether an update is sent again to a leaf that is where it was.

@@ -12,13 +12,14 @@ from typing import Any, Callable, Literal, SupportsFloat, overload
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
-from sparseagg._net.leaves import LeafSearch, RoundLeaves
+from sparseagg._net.leaf_streams import LeafStreams, send_to_leaf
+from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.partials import PartialRound
 from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
-from sparseagg._uploads import Outcome, UpdateStream
+from sparseagg._uploads import Outcome
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -35,63 +36,6 @@ from sparseagg.records import (
 )
 from sparseagg.result import ANSWERS_MAX, Result, ResultReader, receive_result
 from sparseagg.tensors import TensorSpec
-
-
-class _LeafStreams:
-    """A stream for each leaf to which updates of `round` go. Of a leaf that has moved, what it has not answered is sent to
-    its new address.
-    """
-
-    def __init__(
-        self, round: Round, new_stream: Callable[[Round], UpdateStream], search: LeafSearch
-    ) -> None:
-        self._round = round
-        self._new_stream = new_stream
-        self._search = search
-        self._streams: dict[Round, UpdateStream] = {}  # by the handle at the leaf
-
-    def submit(self, update: EncodedUpdate) -> None:
-        """Sends `update` to its leaf."""
-        self._submit_all([(update, None)])
-
-    def finish(self) -> None:
-        """Waits until every update is answered."""
-        while self._streams:
-            leaf, stream = next(iter(self._streams.items()))
-            try:
-                stream.finish()
-                del self._streams[leaf]
-            except SparseAggError as error:
-                self._submit_all(self._drop(leaf, error, None))
-
-    def _submit_all(self, updates: list[tuple[EncodedUpdate, Any]]) -> None:
-        while updates:
-            update, message = updates[0]
-            leaf = self._round._at_leaf(update)
-            try:
-                if leaf not in self._streams:
-                    self._streams[leaf] = self._new_stream(leaf)
-                self._streams[leaf].submit(update, message)
-                del updates[0]
-            except SparseAggError as error:
-                unanswered = self._drop(leaf, error, update)
-                was_taken = any(other is update for other, _ in unanswered)
-                updates = [*unanswered, *updates[was_taken:]]
-
-    def _drop(
-        self, leaf: Round, error: SparseAggError, update: EncodedUpdate | None
-    ) -> list[tuple[EncodedUpdate, Any]]:
-        """Ends the stream of a leaf that may have moved; returns what it has not answered. update: one that it did not
-        take."""
-        stream = self._streams.pop(leaf, None)
-        unanswered = [] if stream is None else stream.unanswered()
-        one = unanswered[0][0] if update is None and unanswered else update
-        if leaf is self._round or one is None:
-            raise error
-        self._round._find_leaf(self._search, error, one, leaf)
-        if stream is not None:
-            stream.close()
-        return unanswered
 
 
 class Round(PartialRound):
@@ -200,13 +144,7 @@ class Round(PartialRound):
         """Sends one update, whole or in chunks, none of which may take longer than `idle_timeout`."""
         leaf = self._at_leaf(update)
         if leaf is not self:
-            search = LeafSearch(call_timeout)
-            while True:
-                try:
-                    receipt: Receipt = leaf._send(update, idle_timeout, search.left(), meter)
-                    return receipt
-                except SparseAggError as error:
-                    leaf = self._find_leaf(search, error, update, leaf)
+            return send_to_leaf(self, leaf, update, idle_timeout, call_timeout, meter)
         if update.message_bytes <= self._server().message_bytes_max:
             message = update.whole()
             begin = time.monotonic()
@@ -219,18 +157,6 @@ class Round(PartialRound):
         if isinstance(outcome, SparseAggError):
             raise outcome
         return outcome
-
-    def _find_leaf(
-        self, search: LeafSearch, error: SparseAggError, update: EncodedUpdate, leaf: Any
-    ) -> Any:
-        """Asks for the leaves again after `error` at `leaf`; returns the handle to which the update goes now."""
-        self._ask_leaves_again(error)
-        search.begin(error)
-        try:
-            self._info(_requests.look_seconds(None, self._transport.timeout))
-        except (UnavailableError, DeadlineExceededError):
-            return search.end(error, leaf, leaf)  # it tries the leaf again
-        return search.end(error, leaf, self._at_leaf(update))
 
     @overload
     def submit_many(
@@ -494,20 +420,11 @@ class Round(PartialRound):
         outcomes: dict[int, Outcome] = {}
         positions: dict[int, int] = {}  # id of an update object -> its place
 
-        search = LeafSearch(timeout)
-
         def on_answer(update: EncodedUpdate, outcome: Outcome) -> None:
-            search.progress()
             outcomes[positions.pop(id(update))] = outcome
 
         with ExitStack() as stack:
-
-            def new_stream(leaf: Round) -> UpdateStream:
-                limit = leaf._server().message_bytes_max
-                stream = UpdateStream(leaf._transport, limit, on_answer, timeout, meter)
-                return stack.enter_context(stream)
-
-            streams = _LeafStreams(self, new_stream, search)
+            streams = LeafStreams(self, stack, on_answer, timeout, meter)
             for position, update in enumerate(updates):
                 if isinstance(update, SparseAggError):
                     outcomes[position] = update

@@ -31,13 +31,8 @@
 namespace sparseagg {
 namespace {
 
-// About the time until another instance, or this one after a restart, takes over.
-constexpr uint64_t kDrainingRetryAfterMs = 1000;
+constexpr uint64_t kDrainingRetryAfterMs = 1000;  // until another instance, or this one, serves
 
-// Of a root's store id, in the names that it makes up: 32 bits.
-constexpr size_t kRootIdCharacters = 8;
-
-// Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
 }
@@ -128,8 +123,7 @@ class EngineImpl : public Engine {
     return {options_,           store_,    executor_, eraser_, uploads_, tenants_,
             tenant.aggregation, draining_, start_id_};
   }
-  // `is_root`: of a round with leaves, at which other roots may have rounds.
-  std::string NewRoundId(std::string_view tenant, bool is_root);
+  std::string NewRoundId(const CreateRoundArgs& args);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header, const UpdateBody& body,
                                    Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
@@ -181,8 +175,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(
       auto reducers, TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
                                           {.result_nnz_max = options_.limits.result_nnz_max}));
-  const std::string id =
-      args.round_id.empty() ? NewRoundId(args.tenant, normal.spec.tree.is_root()) : args.round_id;
+  const std::string id = args.round_id.empty() ? NewRoundId(normal) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
   const auto open_in_store = [&] {
@@ -200,14 +193,14 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   return snapshot;
 }
 
-std::string EngineImpl::NewRoundId(std::string_view tenant, bool is_root) {
-  const std::string root =
-      is_root ? absl::StrCat("-", store_.Epoch().store_id.substr(0, kRootIdCharacters)) : "";
+std::string EngineImpl::NewRoundId(const CreateRoundArgs& args) {
+  const std::string& store = store_.Epoch().store_id;  // other roots may have the same leaves
+  const std::string root = args.spec.tree.is_root() ? "-" + store.substr(0, 8) : "";
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
-    const std::string id = absl::StrCat("r", time, "-", ++tenants_->Of(tenant).rounds_named, root);
-    if (!rounds_.Contains(RoundName(tenant, id))) return id;
+    const auto id = absl::StrCat("r", time, "-", ++tenants_->Of(args.tenant).rounds_named, root);
+    if (!rounds_.Contains(RoundName(args.tenant, id))) return id;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/store/begin_epoch.h"
 #include "service/store/database.h"
 #include "service/store/eraser.h"
 #include "service/store/files/data_directory.h"
@@ -68,10 +69,7 @@ class DurableStoreImpl : public DurableStore {
   absl::Status RetireRound(const Tombstone& tombstone) override {
     return Erase(tombstone.round, &tombstone);
   }
-  absl::Status EraseLeftovers() override {
-    directory_->KeepReserve();
-    return eraser_->EraseLeftovers();
-  }
+  absl::Status EraseLeftovers() override { return eraser_->EraseLeftovers(); }
   void StopErasing() override { eraser_->Stop(); }
   void CheckStillPresent() const override { directory_->CheckStillPresent(); }
   absl::Status ForgetTombstones(std::chrono::system_clock::time_point erased_before) override;
@@ -92,9 +90,6 @@ class DurableStoreImpl : public DurableStore {
   }
 
  private:
-  // Finds room for it on a full disk, so that a killed process starts again, answers what is
-  // stored, and refuses what is new.
-  absl::Status BeginEpoch();
   absl::Status Load();
   // Deletes the files that no row names, except for partial payloads of open rounds.
   absl::Status DeleteLeftoverFiles();
@@ -169,11 +164,8 @@ absl::Status DurableStoreImpl::Open() {
   if (options_.new_store_id) {
     SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->RenewId(epoch_); }));
   }
-  if (options_.new_epoch) SPARSEAGG_RETURN_IF_ERROR(BeginEpoch());
-  // Where the database has no room for it the log stays, which the commit of the epoch has synced.
-  const absl::Status emptied = tables_->Checkpoint();
-  if (!emptied.ok() && !(options_.new_epoch && absl::IsResourceExhausted(emptied))) return emptied;
-  if (options_.new_epoch) directory_->KeepReserve();
+  SPARSEAGG_RETURN_IF_ERROR(options_.new_epoch ? BeginEpoch(*tables_, *ledger_, *directory_, epoch_)
+                                               : tables_->Checkpoint());
   files_->Sync();
   SyncFolder(options_.directory);
   constexpr const char* kPinned[] = {"store.db", "store.db-wal", "payloads"};
@@ -182,25 +174,6 @@ absl::Status DurableStoreImpl::Open() {
   SPARSEAGG_RETURN_IF_ERROR(Load());
   eraser_->EnablePacing();  // until now, only the start used the disk
   return absl::OkStatus();
-}
-
-absl::Status DurableStoreImpl::BeginEpoch() {
-  StoreEpoch next;
-  const auto begin = [&] {
-    next = epoch_;
-    return tables_->Transact([&] { return ledger_->AdvanceEpoch(next); });
-  };
-  absl::Status begun = begin();
-  if (absl::IsResourceExhausted(begun)) {
-    tables_->Checkpoint().IgnoreError();  // the log of the last process takes space, perhaps
-    begun = begin();
-  }
-  if (absl::IsResourceExhausted(begun)) {
-    directory_->FreeReserve();
-    begun = begin();
-  }
-  if (begun.ok()) epoch_ = next;
-  return begun;
 }
 
 absl::Status DurableStoreImpl::Load() {

@@ -43,7 +43,7 @@ struct RoundServices {
   std::shared_ptr<const void> budgets;  // owns the budgets that rounds reserve memory from
   Admission& aggregation;               // of the round's tenant, one of `budgets`
   const std::atomic<bool>& draining;    // set while the engine drains
-  const std::string& start_id;          // of LeafStart
+  const std::string& start_id;
 };
 
 // An update that has passed every check and is ready to be counted.
@@ -121,7 +121,6 @@ class Round : public std::enable_shared_from_this<Round> {
   // (ROUND_NOT_FOUND) after Delete(). UNAVAILABLE (STORE_BUSY, abort) while the result is being
   // stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
-  // With a failure, a leaf's round that is PUBLISHED is aborted, too.
   absl::StatusOr<RoundSnapshot> Abort(const std::string& failure = "");
   // Deletes the round and calls `gone` before the deletion is visible to other calls, with the
   // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0, or the round
@@ -130,8 +129,7 @@ class Round : public std::enable_shared_from_this<Round> {
   enum class NameAfter : uint8_t { kRemembered, kFree };
   absl::Status Delete(NameAfter name_after,
                       const std::function<void(const std::optional<Tombstone>&)>& gone);
-  // Makes the last call to every watcher. Call it after Delete().
-  void NotifyDeleted() { watchers_.NotifyDeleted(); }
+  void NotifyDeleted() { watchers_.NotifyDeleted(); }  // the last call to each, after Delete()
 
  private:
   friend class RoundPublisher;
@@ -206,8 +204,7 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
   absl::Status AbortHoldingGate(std::string failure);
-  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
-                   bool may_open_again = false);
+  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when, bool reopens);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
   // Schedules one notification for all updates counted in a short interval, so that submitting

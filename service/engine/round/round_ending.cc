@@ -193,12 +193,12 @@ absl::Status Round::AbortHoldingGate(std::string failure) {
   aborted.publish_time.reset();
   aborted.manifest.reset();
   SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(aborted)));
-  MarkAborted(std::move(failure), *aborted.abort_time);
+  MarkAborted(std::move(failure), *aborted.abort_time, /*reopens=*/false);
   return absl::OkStatus();
 }
 
 void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
-                        bool may_open_again) {
+                        bool reopens) {
   // Freed after the lock is released, or by a fold or a reader in progress.
   std::shared_ptr<TensorReducers> freed;
   std::shared_ptr<const PublishedResult> result;
@@ -209,7 +209,7 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   result = std::move(result_);
   snapshot_.failure = std::move(failure);
   snapshot_.abort_time = when;
-  snapshot_.may_open_again = may_open_again;
+  snapshot_.may_open_again = reopens;
   ++snapshot_.revision;
   freed = std::move(reducers_);
   publisher_.ScheduleErasure();

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/engine/partial/partial_body.h"
-#include "service/tree/tree_engine.h"
 #include "tests/service/tree/tree_bench.h"
 #include "tests/support/temporary_folder.h"
 
@@ -230,45 +229,6 @@ TEST(CoveredTest, APartialAggregateWithAContributorOfAnotherLeafIsRefused) {
   ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
   for (int i = 0; i < 2; ++i) bench.Work();
   EXPECT_EQ(bench.root.Await(kRound).manifest->contributors, 3u);
-}
-
-// --- Names and addresses ---
-
-TEST(RootsTest, TwoRootsMakeUpDifferentNames) {
-  TreeBench one(1, "");
-  TreeBench other(1, "");
-  CreateRoundArgs args = Args(Durability::kMemory);
-  args.round_id.clear();
-  args.request_id = "request";
-  const auto first = one.rounds->Create(args);
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(one.rounds->Create(args)->name, first->name) << "a repeated call";
-  EXPECT_NE(other.rounds->Create(args)->name.substr(first->name.rfind('-')),
-            first->name.substr(first->name.rfind('-')));
-}
-
-TEST(RootsTest, ARoundShowsTheAddressThatALeafHasNow) {
-  const TemporaryFolder folder;
-  TreeBench bench(2, folder.path());
-  ASSERT_TRUE(bench.rounds->Create(Args(Durability::kDurable)).ok());
-  const std::vector<std::string> names = NamesOf(bench, "leaf-1", 1);
-  bench.list[1].address = "new-host:50061";
-  bench.rounds.reset();
-  bench.root.Start();
-  auto tree = TreeEngine::Start(bench.Options(), bench.root.engine(), bench.root.store(),
-                                bench.root.rows());
-  ASSERT_TRUE(tree.ok());
-  EXPECT_EQ((*tree)->GetRound(kRound)->spec.tree.leaves, bench.list);
-  EXPECT_EQ((*tree)->ListRounds("", 1)[0].spec.tree.leaves, bench.list);
-  testing::TestUpdate update(kRound, names[0], 1.0f, "u");
-  update.Add<float>(kSpec, {1}, {1});
-  const absl::Status refused = (*tree)->Submit(update.header, update.tensors()).status();
-  EXPECT_THAT(refused, FailsWith(absl::StatusCode::kFailedPrecondition, "WRONG_LEAF"));
-  EXPECT_EQ(ErrorMetadata(refused).at("address"), "new-host:50061");
-  EXPECT_EQ(ErrorMetadata(refused).at("leaf"), "leaf-1");
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("at \"new-host:50061\""));
-  ASSERT_TRUE((*tree)->SealRound(kRound).ok());
-  EXPECT_EQ(bench.root.Await(kRound).state, RoundState::kPublished);
 }
 
 }  // namespace
