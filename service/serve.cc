@@ -24,6 +24,7 @@
 #include "service/admin/event_log.h"
 #include "service/admin/observers.h"
 #include "service/allocator.h"
+#include "service/config/devices.h"
 #include "service/config/listen_address.h"
 #include "service/engine/engine.h"
 #include "service/gpu_loss.h"
@@ -234,8 +235,10 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
   SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
+  SPARSEAGG_ASSIGN_OR_RETURN(DeviceSelection devices, ParseDevices(config.devices));
   const BackendOptions backend_options{.threads = config.threads,
-                                       .memory_bytes = config.backend_memory_bytes};
+                                       .memory_bytes = config.backend_memory_bytes,
+                                       .devices = std::move(devices)};
   server.gpu_loss = std::make_shared<GpuLoss>(log, config.exit_on_gpu_loss ? kServeGpuLost : 0);
   const auto on_loss = [loss = server.gpu_loss,
                         metrics = telemetry.metrics](const absl::Status& fault) {
@@ -299,6 +302,7 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
                        {"version", SPARSEAGG_VERSION},
                        {"backend", backend.name},
                        {"device", backend.description},
+                       {"devices", absl::StrCat(backend.devices.size())},
                        {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
                        {"rounds", absl::StrCat(server.rounds)}});
   server.protection->Record(

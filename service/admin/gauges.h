@@ -33,7 +33,8 @@ std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, con
 std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const TaskLimits& limits);
 // One series for each leaf of a root.
 std::vector<prometheus::MetricFamily> LeafGauges(const std::vector<LeafStatus>& leaves);
-std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device);
+// One series for each GPU.
+std::vector<prometheus::MetricFamily> DeviceGauges(const std::vector<DeviceStats>& devices);
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);
 
