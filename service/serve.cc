@@ -24,7 +24,6 @@
 #include "service/admin/event_log.h"
 #include "service/admin/observers.h"
 #include "service/allocator.h"
-#include "service/config/devices.h"
 #include "service/config/listen_address.h"
 #include "service/engine/engine.h"
 #include "service/gpu_loss.h"
@@ -235,18 +234,13 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
   SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
-  SPARSEAGG_ASSIGN_OR_RETURN(DeviceSelection devices, ParseDevices(config.devices));
-  const BackendOptions backend_options{.threads = config.threads,
-                                       .memory_bytes = config.backend_memory_bytes,
-                                       .devices = std::move(devices)};
   server.gpu_loss = std::make_shared<GpuLoss>(log, config.exit_on_gpu_loss ? kServeGpuLost : 0);
   const auto on_loss = [loss = server.gpu_loss,
                         metrics = telemetry.metrics](const absl::Status& fault) {
     metrics->OnBackendLost();
     loss->Report(fault);
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
-                             ChooseBackend(backends, config.backend, backend_options, on_loss));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.backend, ChooseBackend(backends, config, on_loss));
   if (config.backend == "auto") LogUnavailable(server.backend, log);
   LogNotes(server.backend.backend->info(), log);
   SPARSEAGG_RETURN_IF_ERROR(OpenStore(config, telemetry.metrics, server));

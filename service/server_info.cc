@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/convert.h"
+#include "service/config/devices.h"
 #include "service/rpc/wire/round_proto.h"
 #include "sparse/device_group.h"
 #include "sparse/encoding.h"
@@ -69,8 +70,11 @@ std::unique_ptr<Backend> Grouped(Backends devices) {
 }  // namespace
 
 absl::StatusOr<BackendChoice> ChooseBackend(
-    std::span<const BackendFactory> factories, const std::string& name,
-    const BackendOptions& options, std::function<void(const absl::Status& fault)> on_loss) {
+    std::span<const BackendFactory> factories, const ServerConfig& config,
+    std::function<void(const absl::Status& fault)> on_loss) {
+  BackendOptions options{.threads = config.threads, .memory_bytes = config.backend_memory_bytes};
+  SPARSEAGG_ASSIGN_OR_RETURN(options.devices, ParseDevices(config.devices));
+  const std::string& name = config.backend;
   BackendChoice choice;
   Backends chosen;  // one for each device
   std::shared_ptr<Backend> second;

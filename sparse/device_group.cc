@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,11 +62,11 @@ class GroupAggregator : public Aggregator {
   }
 
   absl::StatusOr<Partial> Snapshot() override {
-    SPARSEAGG_RETURN_IF_ERROR(ChooseShare());
     SPARSEAGG_RETURN_IF_ERROR(FlushAll());
-    SPARSEAGG_ASSIGN_OR_RETURN(Partial all, current_->aggregator->Snapshot());
+    Share& first = FullestShare();
+    SPARSEAGG_ASSIGN_OR_RETURN(Partial all, first.aggregator->Snapshot());
     for (const Share& share : shares_) {
-      if (!share.used || &share == current_) continue;
+      if (!share.used || &share == &first) continue;
       SPARSEAGG_ASSIGN_OR_RETURN(Partial state, share.aggregator->Snapshot());
       all = MergePartials(std::move(all), std::move(state));
     }
@@ -98,14 +99,13 @@ class GroupAggregator : public Aggregator {
   }
 
   absl::StatusOr<Aggregate> Report() && override {
-    SPARSEAGG_RETURN_IF_ERROR(ChooseShare());
     SPARSEAGG_RETURN_IF_ERROR(FlushAll());
-    for (Share& share : shares_) {
-      if (!share.used || &share == current_) continue;
-      SPARSEAGG_RETURN_IF_ERROR(Gather(*share.aggregator));
-      share.used = false;
+    Aggregator& target = *FullestShare().aggregator;
+    for (const Share& share : shares_) {
+      if (!share.used || share.aggregator.get() == &target) continue;
+      SPARSEAGG_RETURN_IF_ERROR(Gather(*share.aggregator, target));
     }
-    return std::move(*current_->aggregator).Report();
+    return std::move(target).Report();
   }
 
  private:
@@ -145,12 +145,25 @@ class GroupAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  // Merges another state into the current one: from device to device, or else through the host,
-  // where each side notices its own fault and goes on elsewhere.
-  absl::Status Gather(Aggregator& other) {
-    const absl::Status status = current_->aggregator->Absorb(other);
+  // Where the states meet: on a device that works, and holds the most of those.
+  Share& FullestShare() {
+    Share* fullest = &shares_.front();
+    const auto rank = [](const Share& share) {
+      const uint64_t bytes = share.used ? share.aggregator->memory_bytes() : 0;
+      return std::tuple(share.used, share.device->health().ok(), bytes);
+    };
+    for (Share& share : shares_) {
+      if (rank(share) > rank(*fullest)) fullest = &share;
+    }
+    return *fullest;
+  }
+
+  // Merges a state into the target's: from device to device, or else through the host, where each
+  // side notices its own fault and goes on elsewhere.
+  static absl::Status Gather(Aggregator& from, Aggregator& target) {
+    const absl::Status status = target.Absorb(from);
     if (status.ok() || !IsProcessorFault(status)) return status;
-    return current_->aggregator->Aggregator::Absorb(other);
+    return target.Aggregator::Absorb(from);
   }
 
   const ReduceSpec spec_;

@@ -38,6 +38,10 @@ std::vector<prometheus::MetricFamily> DeviceGauges(const std::vector<DeviceStats
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);
 
+// A family without series.
+prometheus::MetricFamily Family(const std::string& name, const std::string& help,
+                                prometheus::MetricType type);
+
 // One gauge without labels.
 prometheus::MetricFamily Gauge(const std::string& name, const std::string& help, double value);
 
