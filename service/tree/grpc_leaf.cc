@@ -21,6 +21,8 @@ namespace {
 using Stub = v1::AggregationService::Stub;
 
 constexpr uint64_t kCallMs = 10'000;
+// Of chunks that follow the header which alone is asked for, until the call is cancelled.
+constexpr uint64_t kHeadChunkBytes = 1024;
 constexpr uint64_t kTransferMs = 3'600'000;
 
 absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
@@ -64,6 +66,7 @@ class GrpcLeaf : public LeafLink {
   absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) override {
     v1::GetPartialRequest request;
     request.set_name(name);
+    request.set_chunk_bytes(kHeadChunkBytes);
     LeafPartial partial;
     bool found = false;
     const absl::Status status = Call(kCallMs, [&](grpc::ClientContext& context) {
