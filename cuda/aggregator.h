@@ -25,7 +25,7 @@ class CudaAggregator : public Aggregator {
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override;
   absl::Status Accumulate(StagedUpdate update, float weight) override;
-  absl::Status Merge(const Partial& partial) override;
+  absl::Status Merge(Partial partial) override;
   absl::StatusOr<Partial> Snapshot() override;
   uint64_t memory_bytes() const override;
   PlanReport plan_report() const override;

@@ -82,7 +82,7 @@ class Aggregator {
   virtual absl::Status Accumulate(StagedUpdate update, float weight) = 0;
 
   // Merges a partial aggregate of the same spec. Returns the errors of CheckMergeable().
-  virtual absl::Status Merge(const Partial& partial) = 0;
+  virtual absl::Status Merge(Partial partial) = 0;
 
   // Returns the exact state so far. Does not change the result.
   virtual absl::StatusOr<Partial> Snapshot() = 0;
