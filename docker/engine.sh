@@ -1,5 +1,5 @@
-# Sourced by docker/test and docker/compose_test, before they look at their arguments. Docker where there is a daemon,
-# otherwise podman and buildah, as root. Without a registry base images are made with debootstrap. Gives
+# Sourced by the tests of this folder, before they look at their arguments. Docker where there is a daemon, otherwise
+# podman and buildah, as root. Without a registry base images are made with debootstrap. Gives
 #   engine ARGS...        docker or podman
 #   build_image ARGS...   docker build or buildah build
 #   run_limits            arguments of `engine run` that podman needs here

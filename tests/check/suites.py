@@ -94,7 +94,7 @@ SUITES = (
     ),
     Suite(
         "reliability",
-        "10,000 disks, 1,300 kills, 10,000 simulations",
+        "10,000 disks, 1,300 kills, 10,000 simulations, 3,000 of trees",
         (dev("reliability"),),
         unread=PYTHON,
     ),
@@ -127,8 +127,8 @@ SUITES = (
     Suite("ops", "Prometheus, restarts, manifests, package, page", (dev("test-ops"),)),
     Suite(
         "container",
-        "the CPU image, deployed and killed; compose",
-        (("docker/test",), ("docker/compose_test",)),
+        "the CPU image, deployed and killed; compose; a tree with killed leaves",
+        (("docker/test",), ("docker/compose_test",), ("docker/tree_test",)),
         needs_root=True,
     ),
     Suite(

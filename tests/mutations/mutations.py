@@ -7,6 +7,7 @@ that lets its bug live is worth nothing: `./dev mutations` puts every bug in and
 from border_mutations import BORDER_MUTATIONS
 from mutation import Checker, Mutation
 from task_mutations import TASK_MUTATIONS
+from tree_mutations import TREE_MUTATIONS
 
 
 def fuzz(target: str) -> Checker:
@@ -25,7 +26,6 @@ DURABLE_STORE = Checker("service_store_durable_store_test")
 UPLOAD = Checker("service_engine_upload_test")
 DATA_DIRECTORY = Checker("service_store_data_directory_test")
 NOT_EXACT = Checker("service_engine_not_exact_test")
-PARTIALS = Checker("service_engine_partial_partial_rounds_test")
 SUBMIT = Checker("service_engine_submit_test")
 
 DURABLE = "service/store/durable_store.cc"
@@ -568,23 +568,6 @@ MUTATIONS = (
         NOT_EXACT,
     ),
     Mutation(
-        "a partial aggregate counts contributors who are counted already",
-        (
-            (
-                ROUND,
-                "SPARSEAGG_RETURN_IF_ERROR(\n"
-                "      covered_.CheckDisjoint(update.record.contributor, update.partial->covered, is_counted));",
-                "",
-            ),
-        ),
-        PARTIALS,
-    ),
-    Mutation(
-        "a block of a partial aggregate is not compared with its canonical form",
-        (("sparse/partials/blocks.cc", "if (again != begin", "if (false && again != begin"),),
-        PARTIALS,
-    ),
-    Mutation(
         "what was folded in is not compared with what was accepted",
         ((REDUCERS, "reducers_[i].entries == entries[i]", "true"),),
         NOT_EXACT,
@@ -596,4 +579,5 @@ MUTATIONS = (
     ),
     *BORDER_MUTATIONS,
     *TASK_MUTATIONS,
+    *TREE_MUTATIONS,
 )

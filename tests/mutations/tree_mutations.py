@@ -1,0 +1,107 @@
+"""Bugs of mutations.py in trees of servers and their partial aggregates."""
+
+from mutation import Checker, Mutation
+
+TREES = Checker("sim_tree_sim_test", environment=(("SPARSEAGG_TREE_SIM_SEEDS", "400"),))
+PARTIALS = Checker("service_engine_partial_partial_rounds_test")
+
+SEAL = "service/tree/seal_rounds.cc"
+LEAF = "service/tree/leaf_work.cc"
+TRANSFER = "service/tree/leaf_transfer.cc"
+
+TREE_MUTATIONS = (
+    Mutation(
+        "a root that starts again opens a round anew at a leaf that has lost it",
+        (
+            (
+                "service/tree/tree_rounds.cc",
+                "state.created = round->row.opened;",
+                "state.created = false;",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a leaf that is sealed counts before its partial aggregate is there",
+        (
+            (
+                SEAL,
+                "    if (IsCounted(round, leaf.id)) continue;\n    Time since;",
+                "    if (IsCounted(round, leaf.id) || StateOf(round, leaf.id).sealed) continue;\n    Time since;",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a leaf that is silent for a moment is given up",
+        ((SEAL, "(is_late || now - since >= *wait)", "(is_late || now - since >= *wait / 5000)"),),
+        TREES,
+    ),
+    Mutation(
+        "a leaf is given up although the round has no leaf_wait",
+        (
+            (
+                SEAL,
+                "is_late = wait.has_value() && (is_late || now - since >= *wait);",
+                "is_late = is_late || (wait.has_value() && now - since >= *wait);",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a leaf that was silent keeps its part of a deleted round",
+        ((LEAF, "if (!erased.ok() && !absl::IsNotFound(erased)) return Repeat();", ""),),
+        TREES,
+    ),
+    Mutation(
+        "a leaf that has lost its round is asked for ever",
+        (
+            (
+                LEAF,
+                "  if (is_lost) {\n    WakeTick(round);",
+                "  if (false) {\n    WakeTick(round);",
+            ),
+            (LEAF, "now.lost = is_lost;", ""),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a transfer that broke off begins at its start again",
+        (
+            (
+                TRANSFER,
+                "->ReadPartial(std::string(PublicName(round.name)), upload.committed_offset(),",
+                "->ReadPartial(std::string(PublicName(round.name)), 0,",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a leaf takes the updates of other leaves",
+        (
+            (
+                "service/engine/round_tree.cc",
+                "if (leaf.id == tree.self && !is_partial) return absl::OkStatus();",
+                "if (!tree.self.empty() && !is_partial) return absl::OkStatus();",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a partial aggregate counts contributors who are counted already",
+        (
+            (
+                "service/engine/round/round.cc",
+                "SPARSEAGG_RETURN_IF_ERROR(\n"
+                "      covered_.CheckDisjoint(update.record.contributor, update.partial->covered, is_counted));",
+                "",
+            ),
+        ),
+        PARTIALS,
+    ),
+    Mutation(
+        "a block of a partial aggregate is not compared with its canonical form",
+        (("sparse/partials/blocks.cc", "if (again != begin", "if (false && again != begin"),),
+        PARTIALS,
+    ),
+)

@@ -1,0 +1,106 @@
+#include "tests/sim/tree_simulation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/round_tree.h"
+#include "tests/service/engine/testing.h"
+
+namespace sparseagg::sim {
+
+TreeSimulation::TreeSimulation(uint64_t seed, std::string folder,
+                               std::function<void(const std::string&)> log)
+    : random_(seed), log_(std::move(log)), backend_(testing::MakeBackend("cpu")) {
+  const auto now = [this] { return now_; };
+  root_ = std::make_unique<TreeNode>(folder + "/root", *backend_, now);
+  const size_t leaves = 1 + Below(4);
+  for (size_t i = 0; i < leaves; ++i) {
+    const std::string id = absl::StrCat("leaf-", i);
+    list_.push_back({id, absl::StrCat("host-", i, ":50061")});
+    leaves_[id] = std::make_unique<TreeNode>(absl::StrCat(folder, "/", id), *backend_, now);
+  }
+}
+
+// --- Servers ---
+
+std::vector<TreeNode*> TreeSimulation::Nodes() {
+  std::vector<TreeNode*> nodes = {root_.get()};
+  for (const auto& [id, leaf] : leaves_) nodes.push_back(leaf.get());
+  return nodes;
+}
+
+void TreeSimulation::StartRoot() {
+  TreeOptions options{.leaves = list_};
+  options.connect = [this](const Leaf& leaf) {
+    return std::make_unique<SimulatedLink>(*root_, LeafNode(leaf.id),
+                                           [this] { return loses_answers_ && Chance(3); });
+  };
+  options.now = [this] { return now_; };
+  options.poll_interval = options.goal_poll_interval = std::chrono::milliseconds(0);
+  options.shortest_pause = options.longest_pause = std::chrono::milliseconds(0);
+  tree_ = std::make_unique<TreeRounds>(options, root_->engine(), root_->store(), &root_->store());
+}
+
+std::string TreeSimulation::RestartCrashed() {
+  for (TreeNode* node : Nodes()) {
+    if (!node->crashed()) continue;
+    ++counts_.crashes;
+    node->is_full = false;
+    if (node == root_.get()) tree_.reset();
+    if (const absl::Status started = node->Restart(); !started.ok()) {
+      return "a start fails: " + started.ToString();
+    }
+    if (node != root_.get()) continue;
+    StartRoot();
+    if (const absl::Status read = tree_->Recover(); !read.ok()) return read.ToString();
+  }
+  return "";
+}
+
+bool TreeSimulation::IsFullDisk(const absl::Status& status) {
+  const std::vector<TreeNode*> nodes = Nodes();
+  if (ErrorReason(status) != "STORE_FULL" ||
+      std::ranges::none_of(nodes, [](const TreeNode* node) { return node->disk_failed(); })) {
+    return false;
+  }
+  ++counts_.disk_errors;
+  return true;
+}
+
+std::string TreeSimulation::LeafOf(const Round& round, const std::string& contributor) const {
+  return sparseagg::LeafOf({.leaves = list_, .self = ""}, round.name, contributor).id;
+}
+
+// --- Steps ---
+
+std::string TreeSimulation::Step() {
+  for (TreeNode* node : Nodes()) {
+    node->BeginStep(Chance(3) ? static_cast<int>(Below(6)) : -1,
+                    Chance(3) ? static_cast<int>(Below(8)) : -1);
+    if (Chance(1)) node->is_full = !node->is_full;
+  }
+  using Kind = std::string (TreeSimulation::*)();
+  constexpr std::pair<int, Kind> kKinds[] = {
+      {60, &TreeSimulation::Create},      {350, &TreeSimulation::Submit},
+      {30, &TreeSimulation::Seal},        {20, &TreeSimulation::AbortOrDelete},
+      {200, &TreeSimulation::WorkOnLeaf}, {80, &TreeSimulation::Tick},
+      {160, &TreeSimulation::RunTask},    {50, &TreeSimulation::ChangeConnection},
+      {15, &TreeSimulation::Kill},        {1, &TreeSimulation::LoseLeaf},
+      {34, &TreeSimulation::PassTime}};
+  auto drawn = static_cast<int>(Below(1000));
+  for (const auto& [share, kind] : kKinds) {
+    drawn -= share;
+    if (drawn >= 0) continue;
+    if (std::string wrong = (this->*kind)(); !wrong.empty()) return wrong;
+    break;
+  }
+  if (std::string wrong = RestartCrashed(); !wrong.empty()) return wrong;
+  return Check();
+}
+
+TreeSimulation::Round* TreeSimulation::RandomRound() {
+  return rounds_.empty() ? nullptr : &rounds_[Below(rounds_.size())];
+}
+
+}  // namespace sparseagg::sim

@@ -1,0 +1,172 @@
+// What holds after every step and at the end.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "tests/service/engine/testing.h"
+#include "tests/sim/tree_simulation.h"
+
+namespace sparseagg::sim {
+
+std::string TreeSimulation::Check() {
+  for (Round& round : rounds_) {
+    if (std::string wrong = CheckRound(round); !wrong.empty()) {
+      return absl::StrCat(round.name, ": ", wrong);
+    }
+  }
+  return "";
+}
+
+std::string TreeSimulation::CheckRound(Round& round) {
+  const auto own = root_->engine().GetRound(round.name);
+  if (absl::IsNotFound(own.status())) {
+    if (round.may_be_deleted) round.deleted = true;
+    return round.created && !round.deleted ? "gone" : "";
+  }
+  if (!own.ok()) return own.status().ToString();
+  if (round.deleted || !round.may_be_created) return "there, and should not be";
+  const RoundSnapshot seen = tree_->Shown(*own);
+  if (round.published && seen.state != RoundState::kPublished) return "no longer published";
+  switch (seen.state) {
+    case RoundState::kOpen:
+      return round.sealed || round.aborted ? "open again" : "";
+    case RoundState::kSealed:
+      if (round.aborted) return "no longer aborted";
+      return round.sealed || round.may_be_sealed ? "" : "sealed, and nobody asked for it";
+    case RoundState::kAborted:
+      round.aborted = true;
+      if (round.may_be_aborted) return "";
+      if (round.lost_a_leaf && !round.leaf_wait && seen.failure.starts_with("LEAF_LOST")) return "";
+      return "aborted: " + seen.failure;
+    case RoundState::kPublished:
+      if (!round.sealed && !round.may_be_sealed) return "published, and nobody asked for it";
+      return CheckSum(round, seen);
+    case RoundState::kRetired:
+      break;
+  }
+  return "retired";
+}
+
+std::string TreeSimulation::CheckSum(Round& round, const RoundSnapshot& seen) {
+  const auto result = root_->engine().Result(round.name);
+  if (!result.ok()) return "published without a result: " + result.status().ToString();
+  const Manifest& manifest = (*result)->manifest;
+  if (round.published) return manifest.result_digest == round.digest ? "" : "another result";
+  round.published = true;
+  round.digest = manifest.result_digest;
+  round.given_up = {manifest.given_up_leaves.begin(), manifest.given_up_leaves.end()};
+  ++counts_.published;
+  counts_.given_up += round.given_up.size();
+  if (!round.given_up.empty() && !round.leaf_wait) return "a leaf is given up without leaf_wait";
+  if (!round.given_up.empty() && !round.lost_a_leaf && now_ - round.seal_asked < *round.leaf_wait) {
+    return "a leaf is given up too soon";
+  }
+  const SparseTensor& tensor = (*result)->tensors[0];
+  const std::vector<float> values = testing::Values<float>(tensor);
+  for (size_t entry = 0; entry < values.size(); ++entry) {
+    const std::string contributor = ContributorOf(tensor.indices[entry]);
+    round.counted.insert(contributor);
+    if (values[entry] != ValueOf(contributor)) {
+      return absl::StrCat(contributor, " counts with ", values[entry]);
+    }
+    if (!round.updates.contains(contributor)) return contributor + " counts and was never sent";
+    if (IsGivenUp(round, contributor)) return contributor + " counts, and its leaf is given up";
+  }
+  for (const auto& [contributor, update] : round.updates) {
+    if (update.receipted && !IsGivenUp(round, contributor) &&
+        !round.counted.contains(contributor)) {
+      return contributor + " has a receipt and does not count";
+    }
+  }
+  if (manifest.contributors != round.counted.size() || seen.contributors != manifest.contributors ||
+      manifest.total_weight != static_cast<double>(round.counted.size())) {
+    return absl::StrCat("the manifest has ", manifest.contributors, " contributors of weight ",
+                        manifest.total_weight, ", the sum ", round.counted.size());
+  }
+  return "";
+}
+
+std::string TreeSimulation::Run(int steps) {
+  for (TreeNode* node : Nodes()) {
+    if (const absl::Status started = node->Restart(); !started.ok()) return started.ToString();
+  }
+  StartRoot();
+  if (const absl::Status read = tree_->Recover(); !read.ok()) return read.ToString();
+  for (int step = 0; step < steps; ++step) {
+    if (std::string wrong = Step(); !wrong.empty()) return absl::StrCat("step ", step, ": ", wrong);
+  }
+  const std::string wrong = End();
+  return wrong.empty() ? "" : "at the end: " + wrong;
+}
+
+void TreeSimulation::WorkUntilIdle() {
+  for (int turn = 0; turn < 100; ++turn) {
+    for (const Leaf& leaf : list_) {
+      tree_->WorkOn(leaf.id);
+      tree_->Transfer(leaf.id);
+    }
+    tree_->Tick();
+    now_ += std::chrono::seconds(1);  // for what is tried again later
+    for (TreeNode* node : Nodes()) {
+      node->executor().Advance(std::chrono::seconds(1));
+      node->executor().WaitUntilIdle();
+    }
+  }
+}
+
+std::string TreeSimulation::End() {
+  log_("the end");
+  loses_answers_ = false;
+  for (TreeNode* node : Nodes()) {
+    node->is_connected = true;
+    node->is_full = false;
+    node->BeginStep(-1, -1);
+  }
+  for (Round& round : rounds_) {
+    const auto own = root_->engine().GetRound(round.name);
+    if (!own.ok() || own->state != RoundState::kOpen) continue;
+    round.seal_asked = std::min(round.seal_asked, now_);
+    const absl::Status sealed = tree_->Seal(round.name).status();
+    if (!sealed.ok()) return absl::StrCat("seal of ", round.name, ": ", sealed.ToString());
+    round.may_be_sealed = true;
+  }
+  WorkUntilIdle();
+  if (std::string wrong = Check(); !wrong.empty()) return wrong;
+  for (Round& round : rounds_) {
+    const auto own = root_->engine().GetRound(round.name);
+    if (!own.ok()) continue;
+    if (!IsFinal(own->state)) {
+      std::string leaves;
+      for (const LeafStatus& leaf : tree_->Leaves()) {
+        const auto there = LeafNode(leaf.leaf.id).engine().GetRound(round.name);
+        absl::StrAppend(&leaves, "; ", leaf.leaf.id, " ",
+                        std::string(there.ok() ? RoundStateName(there->state) : "has no round"),
+                        ": ", leaf.error);
+      }
+      return absl::StrCat(round.name, " does not end and is ",
+                          std::string(RoundStateName(own->state)), leaves);
+    }
+    for (const auto& [contributor, update] : round.updates) {
+      if (!round.published || IsGivenUp(round, contributor)) continue;
+      const std::string leaf = LeafOf(round, contributor);
+      if (round.lost_a_leaf || !update.receipted) continue;
+      if (std::string wrong = SubmitAt(round, contributor, leaf, update.update_id); !wrong.empty())
+        return wrong;
+    }
+    if (const absl::Status deleted = root_->engine().DeleteRound(round.name); !deleted.ok()) {
+      return "a deletion: " + deleted.ToString();
+    }
+    tree_->Changed(round.name);
+  }
+  WorkUntilIdle();
+  for (TreeNode* node : Nodes()) {
+    if (!node->engine().ListRounds("", 1).empty()) return "a server still has a round";
+  }
+  bool has_rows = false;
+  const absl::Status read =
+      root_->store().ReadTaskRows("", [&](const TaskRow&) { has_rows = true; });
+  return has_rows || !read.ok() ? "the root still has rows" : "";
+}
+
+}  // namespace sparseagg::sim
