@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 #include <mutex>
 #include <utility>
 
@@ -115,16 +114,16 @@ void WriteAll(std::vector<WrittenSlice>& slices) {
 
 // --- Reading ---
 
-// Returns the hashes of the slices that `bytes` begins with. Ends early where they are damaged.
-std::string HashSlices(std::string_view bytes, uint64_t slices) {
-  std::string hashes;
-  for (uint64_t i = 0; i < slices; ++i) {
+// Returns the slices that `bytes` begins with, up to the first one that is cut off.
+std::vector<std::string_view> SlicesOf(std::string_view bytes, uint64_t count) {
+  std::vector<std::string_view> slices;
+  for (uint64_t i = 0; i < count; ++i) {
     const std::string_view slice = FirstSlice(bytes);
     if (slice.empty()) break;
-    hashes += Sha256Of(slice);
+    slices.push_back(slice);
     bytes.remove_prefix(slice.size());
   }
-  return hashes;
+  return slices;
 }
 
 struct Head {
@@ -362,18 +361,19 @@ absl::StatusOr<RoundPartial> ReadPartial(std::string_view bytes, const PartialRe
   SPARSEAGG_RETURN_IF_ERROR(ReadCovered(bytes, head, reading, partial.covered));
   digest.Bytes(Sha256Of(covered.substr(0, covered.size() - bytes.size())));
 
-  uint64_t slices = 0;
-  for (const TensorHead& tensor : tensors) slices += tensor.slices;
-  // While the numbers are read, if that is worth a thread.
   const size_t threads = ThreadsFor(bytes.size() / kBytesPerSlot);
-  std::future<std::string> hashes = std::async(
-      threads > 1 ? std::launch::async : std::launch::deferred, HashSlices, bytes, slices);
-  const ForEach for_each = [threads](size_t n, const std::function<void(size_t)>& f) {
-    InParallel(threads, n, f);
-  };
   std::mutex mutex;
   uint64_t held = partial.covered.size() * kRecordBytes;
   for (const TensorHead& tensor : tensors) {
+    const std::vector<std::string_view> slices = SlicesOf(bytes, tensor.slices);
+    std::vector<std::string> hashes(slices.size());
+    // Some threads hash the slices while others read them.
+    const ForEach for_each = [&](size_t n, const std::function<void(size_t)>& read) {
+      InParallel(threads, slices.size() + n, [&](size_t i) {
+        if (i >= slices.size()) return read(i - slices.size());
+        hashes[i] = Sha256Of(slices[i]);
+      });
+    };
     const ReserveMemory reserve = [&](uint64_t more) {
       const std::lock_guard lock(mutex);
       return reading.reserve(held + more);
@@ -381,13 +381,14 @@ absl::StatusOr<RoundPartial> ReadPartial(std::string_view bytes, const PartialRe
     SPARSEAGG_ASSIGN_OR_RETURN(Partial read, ReadSlices({tensor.reduce, tensor.slices,
                                                          head.contributors, head.total_weight},
                                                         bytes, reserve, for_each));
+    for (const std::string& hash : hashes) digest.Bytes(hash);
     held += MemoryBytes(read);
     partial.specs.push_back(tensor.spec);
     partial.tensors.push_back(std::move(read));
     partial.entries.push_back(tensor.entries);
   }
   if (!bytes.empty()) return Invalid(absl::StrCat("has ", bytes.size(), " bytes after its end"));
-  if (reading.check_digest && digest.Bytes(hashes.get()).Finish() != stated)
+  if (digest.Finish() != stated && reading.check_digest)
     return Invalid("does not have the digest at its end");
   return partial;
 }
