@@ -206,6 +206,7 @@ struct BackendStatus {
   std::string unavailable_reason;
   std::vector<std::string> plans;
   bool selected = false;
+  std::vector<std::string> devices;
 };
 
 struct LimitInfo {

@@ -1,12 +1,18 @@
 #include "sparse/backend.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/host_vector.h"
 #include "base/status.h"
 
 namespace sparseagg {
+
+absl::Status Aggregator::Absorb(Aggregator& other) {
+  SPARSEAGG_ASSIGN_OR_RETURN(Partial state, other.Snapshot());
+  return Merge(std::move(state));
+}
 
 absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz) {
   const unsigned __int128 needed =

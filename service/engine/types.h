@@ -98,8 +98,11 @@ struct RoundSnapshot {
   std::vector<TensorStatus> tensors;
   std::optional<Manifest> manifest;
   std::string failure;
+  // ABORTED, but open in the store with its updates: the next start of the server may restore it.
+  bool may_open_again = false;
   uint64_t revision = 0;
   StoreEpoch epoch;
+  LeafStart start;
 };
 
 // A published result. It is immutable and shared by all readers; a reader may keep it after its
@@ -138,9 +141,9 @@ struct EngineStats {
   uint64_t aggregation_bytes_max = 0;
   uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
-  uint64_t waiting_tasks = 0;                        // folds and publications that have not started
-  std::optional<DeviceStats> device = std::nullopt;  // of the back end, if it has a device
-  std::vector<LeafStatus> leaves = {};               // of a root, as configured
+  uint64_t waiting_tasks = 0;             // folds and publications that have not started
+  std::vector<DeviceStats> devices = {};  // of the back end
+  std::vector<LeafStatus> leaves = {};    // of a root, as configured
 };
 
 }  // namespace sparseagg

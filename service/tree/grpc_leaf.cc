@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -21,8 +22,6 @@ namespace {
 using Stub = v1::AggregationService::Stub;
 
 constexpr uint64_t kCallMs = 10'000;
-// Of chunks that follow the header which alone is asked for, until the call is cancelled.
-constexpr uint64_t kHeadChunkBytes = 1024;
 constexpr uint64_t kTransferMs = 3'600'000;
 
 absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
@@ -54,6 +53,12 @@ class GrpcLeaf : public LeafLink {
     request.set_name(name);
     return RoundCall(request, &Stub::AbortRound).status();
   }
+  absl::Status GiveUp(const std::string& name) override {
+    v1::AbortRoundRequest request;
+    request.set_name(name);
+    request.set_given_up(true);
+    return RoundCall(request, &Stub::AbortRound).status();
+  }
   absl::Status Delete(const std::string& name) override {
     v1::DeleteRoundRequest request;
     request.set_name(name);
@@ -63,44 +68,21 @@ class GrpcLeaf : public LeafLink {
     });
   }
 
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) override {
-    v1::GetPartialRequest request;
-    request.set_name(name);
-    request.set_chunk_bytes(kHeadChunkBytes);
-    LeafPartial partial;
-    bool found = false;
-    const absl::Status status = Call(kCallMs, [&](grpc::ClientContext& context) {
-      const auto stream = stub_->GetPartial(&context, request);
-      v1::GetPartialResponse message;
-      found = stream->Read(&message) && message.has_header();
-      if (!found) return stream->Finish();
-      partial = {message.header().bytes(), message.header().digest()};
-      context.TryCancel();
-      stream->Finish();
-      return grpc::Status::OK;
-    });
-    SPARSEAGG_RETURN_IF_ERROR(status);
-    if (!found) return absl::DataLossError("the leaf sent no header of its partial aggregate");
-    return partial;
-  }
-
   absl::Status ReadPartial(
-      const std::string& name, uint64_t offset,
+      const std::string& name, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
-    v1::GetPartialRequest request;
-    request.set_name(name);
-    request.set_offset(offset);
-    absl::Status taken;
-    const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
-      const auto stream = stub_->GetPartial(&context, request);
-      v1::GetPartialResponse message;
-      while (taken.ok() && stream->Read(&message)) {
-        if (message.has_chunk()) taken = on_bytes(message.chunk().offset(), message.chunk().data());
-      }
-      if (!taken.ok()) context.TryCancel();
-      return stream->Finish();
-    });
-    return taken.ok() ? read : taken;
+    Reading reading = {.offset = likely};
+    absl::Status read = ReadFrom(name, on_header, on_bytes, reading);
+    if (!reading.header.has_value() && ErrorReason(read) == "OFFSET_MISMATCH") {
+      reading.offset = 0;  // it is another partial aggregate than the caller believes
+      read = ReadFrom(name, on_header, on_bytes, reading);
+    }
+    if (std::exchange(reading.goes_on, false)) {
+      read = ReadFrom(name, on_header, on_bytes, reading);
+    }
+    if (!read.ok() || reading.header.has_value()) return read;
+    return absl::DataLossError("the leaf sent no header of its partial aggregate");
   }
 
   void Cancel() override {
@@ -118,7 +100,52 @@ class GrpcLeaf : public LeafLink {
     SPARSEAGG_RETURN_IF_ERROR(Call(kCallMs, [&](grpc::ClientContext& context) {
       return ((*stub_).*method)(&context, request, &round);
     }));
-    return LeafRound{static_cast<RoundState>(round.state()), round.contributors()};
+    return LeafRound{.state = static_cast<RoundState>(round.state()),
+                     .contributors = round.contributors(),
+                     .start = {round.leaf_start().id(), round.leaf_start().contributors()}};
+  }
+
+  struct Reading {
+    uint64_t offset = 0;  // of the first byte that is asked for
+    std::optional<LeafPartial> header = std::nullopt;
+    bool goes_on = false;  // another call has to begin at `offset`
+  };
+
+  template <class OnHeader, class OnBytes>
+  absl::Status ReadFrom(const std::string& name, const OnHeader& on_header, const OnBytes& on_bytes,
+                        Reading& reading) {
+    v1::GetPartialRequest request;
+    request.set_name(name);
+    request.set_offset(reading.offset);
+    absl::Status taken;
+    const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
+      const auto stream = stub_->GetPartial(&context, request);
+      v1::GetPartialResponse message;
+      while (taken.ok() && !reading.goes_on && stream->Read(&message)) {
+        if (message.has_header()) taken = TakeHeader(message.header(), on_header, reading);
+        if (message.has_chunk()) taken = on_bytes(message.chunk().offset(), message.chunk().data());
+      }
+      const bool is_cut = !taken.ok() || reading.goes_on;
+      if (is_cut) context.TryCancel();
+      const grpc::Status end = stream->Finish();
+      return is_cut ? grpc::Status::OK : end;
+    });
+    return taken.ok() ? read : taken;
+  }
+
+  template <class OnHeader>
+  static absl::Status TakeHeader(const v1::PartialHeader& proto, const OnHeader& on_header,
+                                 Reading& reading) {
+    const LeafPartial header = {proto.bytes(), proto.digest()};
+    if (reading.header.has_value()) {
+      if (reading.header->digest == header.digest) return absl::OkStatus();
+      return absl::UnavailableError("the leaf has another partial aggregate than before");
+    }
+    reading.header = header;
+    SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t needed, on_header(header));
+    reading.goes_on = needed != reading.offset;
+    reading.offset = needed;
+    return absl::OkStatus();
   }
 
   template <class Run>

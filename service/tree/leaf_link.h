@@ -17,6 +17,7 @@ namespace sparseagg {
 struct LeafRound {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
+  LeafStart start;  // without an id: of a version that does not tell
 };
 
 struct LeafPartial {
@@ -38,12 +39,16 @@ class LeafLink {
   virtual absl::StatusOr<LeafRound> Get(const std::string& name) = 0;
   virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;
   virtual absl::Status Abort(const std::string& name) = 0;
+  // Aborts it also if it is published, because the own round ends without it.
+  virtual absl::Status GiveUp(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name) = 0;
-  // The partial aggregate of a published round.
-  virtual absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) = 0;
-  // Calls `on_bytes` with the bytes from `offset` on, in order, until it returns an error.
+  // Reads the partial aggregate of a published round. `on_header` is called first, and returns the
+  // offset of the first byte that is needed; then `on_bytes` gets the bytes from there on, in
+  // order. An error of either ends the call. `likely` is the offset that `on_header` will probably
+  // return: after another one, bytes that were under way are lost.
   virtual absl::Status ReadPartial(
-      const std::string& name, uint64_t offset,
+      const std::string& name, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t offset, std::string_view bytes)>& on_bytes) = 0;
   // Makes calls in progress, and all later ones, fail soon.
   virtual void Cancel() {}

@@ -32,17 +32,27 @@ Backoff::Time TreeRounds::Transfer(const std::string& leaf) {
 
 std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
                                                           const std::string& leaf) {
-  const LeafState state = StateOf(round, leaf);
-  if (!state.published || state.transferred) return std::nullopt;
-  if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);
-  const auto partial =
-      Note(round, leaf, state.server->link->DescribePartial(std::string(PublicName(round.name))));
-  absl::Status failed = partial.status();
-  absl::Status own;
-  if (partial.ok()) {
-    failed = Receive(round, leaf, *partial, own);
-    if (!failed.ok()) Note(round, leaf, failed).IgnoreError();
+  LeafState state;
+  {
+    const std::lock_guard lock(mutex_);
+    LeafState& now = round.leaves.at(leaf);
+    if (!now.published || now.transferred || std::exchange(now.transferring, true)) {
+      return std::nullopt;
+    }
+    state = now;
   }
+  const std::optional<Next> next = TransferPublished(round, leaf, state);
+  Change(round, leaf, [](LeafState& now) { now.transferring = false; });
+  return next;
+}
+
+std::optional<TreeRounds::Next> TreeRounds::TransferPublished(TreeRound& round,
+                                                              const std::string& leaf,
+                                                              const LeafState& state) {
+  if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);
+  LeafPartial partial;
+  absl::Status own;
+  const absl::Status failed = Note(round, leaf, Receive(round, leaf, state, partial, own));
   if (!own.ok()) return NoteRefusal(round, leaf, own);
   if (!failed.ok()) {
     // SealAt() finds out whether the leaf still has the round.
@@ -53,7 +63,7 @@ std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
     options_.on_work();
     return Repeat();
   }
-  Change(round, leaf, [&](LeafState& now) { now.server->partial_bytes += partial->bytes; });
+  Change(round, leaf, [&](LeafState& now) { now.server->partial_bytes += partial.bytes; });
   return EndTransfer(round, leaf);
 }
 
@@ -68,32 +78,34 @@ std::optional<TreeRounds::Next> TreeRounds::EndTransfer(TreeRound& round, const 
   return std::nullopt;
 }
 
-absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf,
-                                 const LeafPartial& partial, absl::Status& own) {
-  const UpdateHeader header = {.round = round.name,
-                               .contributor = LeafSender(leaf),
-                               .update_id = absl::BytesToHexString(partial.digest)};
-  auto begun = engine_.BeginUpload(header, {PartialHeader(partial.bytes)});
-  own = begun.status();
+absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
+                                 LeafPartial& partial, absl::Status& own) {
+  std::shared_ptr<Upload> upload;
+  const auto begin = [&](const LeafPartial& header) -> absl::StatusOr<uint64_t> {
+    partial = header;
+    auto begun = engine_.BeginUpload({.round = round.name,
+                                      .contributor = LeafSender(leaf),
+                                      .update_id = absl::BytesToHexString(header.digest)},
+                                     {PartialHeader(header.bytes)});
+    own = begun.status();
+    if (!own.ok()) return own;
+    upload = *std::move(begun);
+    return upload->committed_offset();
+  };
+  const auto append = [&](uint64_t offset, std::string_view bytes) -> absl::Status {
+    own = upload->Append(offset, bytes, std::nullopt);
+    if (own.ok()) NoteReceived(round, leaf, offset + bytes.size());
+    return own;
+  };
+  const absl::Status read = state.server->link->ReadPartial(std::string(PublicName(round.name)),
+                                                            state.received, begin, append);
   if (!own.ok()) return absl::OkStatus();
-  Upload& upload = **begun;
-  if (upload.committed_offset() < upload.total_bytes()) {
-    const absl::Status read =
-        LinkTo(round, leaf)
-            ->ReadPartial(std::string(PublicName(round.name)), upload.committed_offset(),
-                          [&](uint64_t offset, std::string_view bytes) -> absl::Status {
-                            own = upload.Append(offset, bytes, std::nullopt);
-                            if (own.ok()) NoteReceived(round, leaf, offset + bytes.size());
-                            return own;
-                          });
-    if (!own.ok()) return absl::OkStatus();
-    SPARSEAGG_RETURN_IF_ERROR(read);
-  }
-  if (upload.committed_offset() < upload.total_bytes()) {
+  SPARSEAGG_RETURN_IF_ERROR(read);
+  if (upload->committed_offset() < upload->total_bytes()) {
     return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
                      "the leaf ended its partial aggregate early");
   }
-  own = upload.Finish().status();
+  own = upload->Finish().status();
   return absl::OkStatus();
 }
 
@@ -111,7 +123,8 @@ std::optional<TreeRounds::Next> TreeRounds::NoteRefusal(TreeRound& round, const 
   if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);  // the refusal says so
   const bool is_for_good = IsForGood(refusal);
   Change(round, leaf, [&](LeafState& state) {
-    state.server->error = std::string(refusal.message());
+    state.server->error = absl::StrCat("the root does not take its partial aggregate: ",
+                                       std::string(refusal.message()));
     if (is_for_good) state.refusal = std::string(refusal.message());
   });
   if (!is_for_good) return Repeat();

@@ -128,6 +128,7 @@ absl::Status TreeRounds::CreateAt(TreeRound& round, const std::string& leaf,
     state.created = true;
     state.ended = state.erased = false;  // the own round may have been deleted meanwhile
     state.contributors = created.contributors;
+    state.seen = created;
   });
   return absl::OkStatus();
 }

@@ -59,7 +59,8 @@ struct TreeOptions {
   std::function<void()> on_work = [] {};
 };
 
-// Thread-safe. For each leaf, WorkOn() is called by one thread at a time, and so is Transfer().
+// Thread-safe. For each leaf, WorkOn() is called by one thread at a time; Transfer() by several, of
+// which each takes other rounds.
 class TreeRounds {
  public:
   // `engine` and `store` are the root's; `rows`: null without a data directory. They must outlive
@@ -78,9 +79,11 @@ class TreeRounds {
   // call fail with the leaf's error, and the round is withdrawn everywhere: its name is free again.
   absl::StatusOr<RoundSnapshot> Create(CreateRoundArgs args);
   absl::StatusOr<RoundSnapshot> Seal(std::string_view name);
-  // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, and with the
-  // contributors that the leaves have.
+  // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, with the
+  // contributors that the leaves have, and with the addresses that the leaves have now.
   RoundSnapshot Shown(RoundSnapshot snapshot) const;
+  // Returns the error, with the address that the leaf has now if it is WRONG_LEAF.
+  absl::Status WithAddress(const absl::Status& refusal) const;
   // Call it when the own round was aborted or deleted.
   void Changed(std::string_view name);
 
@@ -115,11 +118,13 @@ class TreeRounds {
     bool sealed = false;
     bool published = false;    // its partial aggregate can be read
     bool transferred = false;  // there is nothing more to transfer
-    bool lost = false;         // it has no round any more, or an aborted one
+    bool transferring = false;
+    std::string lost;     // why its round will never be counted; empty: it may be
     std::string refusal;  // why the own round does not take its partial aggregate; empty: it may
     bool ended = false;   // aborted after the own round was
     bool erased = false;
     uint64_t contributors = 0;
+    LeafRound seen;         // by the thread of WorkOn(), in the order of the answers
     uint64_t received = 0;  // bytes of its partial aggregate
     Time progress;          // since the seal
     Backoff work;
@@ -153,6 +158,8 @@ class TreeRounds {
   std::shared_ptr<TreeRound> Find(std::string_view name) const;
   std::vector<std::shared_ptr<TreeRound>> All() const;
   bool IsConfigured(const std::string& leaf) const;
+  // Returns the configured address, and that of the round for a leaf that is not configured.
+  const std::string& AddressOf(const Leaf& leaf) const;
   std::shared_ptr<Server> ServerLocked(const Leaf& leaf);
   std::shared_ptr<LeafLink> LinkTo(const TreeRound& round, const std::string& leaf) const;
   // Records the outcome of a call to a leaf, and returns it.
@@ -195,13 +202,19 @@ class TreeRounds {
   Next EraseAt(TreeRound& round, const std::string& leaf);
   bool IsCounted(const TreeRound& round, const std::string& leaf) const;
 
+  // Returns whether the leaf's round will never be counted: it has none, an aborted one, or one
+  // that lacks updates that were seen there.
+  bool Look(TreeRound& round, const std::string& leaf, const absl::StatusOr<LeafRound>& there);
+
   std::optional<Next> TransferRound(TreeRound& round, const std::string& leaf);
+  std::optional<Next> TransferPublished(TreeRound& round, const std::string& leaf,
+                                        const LeafState& state);
   // Returns whether the own round still lacks what the leaf has.
   bool IsAwaited(const TreeRound& round, const std::string& leaf) const;
   std::optional<Next> EndTransfer(TreeRound& round, const std::string& leaf);
   // Sets `own` to an error of the own round, and returns one of the leaf.
-  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafPartial& partial,
-                       absl::Status& own);
+  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
+                       LeafPartial& partial, absl::Status& own);
   void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end);
   std::optional<Next> NoteRefusal(TreeRound& round, const std::string& leaf,
                                   const absl::Status& refusal);
