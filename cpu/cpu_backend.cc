@@ -129,7 +129,7 @@ class CpuAggregator : public Aggregator {
     return Fold();
   }
 
-  absl::Status Merge(const Partial& partial) override {
+  absl::Status Merge(Partial partial) override {
     SPARSEAGG_RETURN_IF_ERROR(broken_);
     absl::Status mergeable;
     SPARSEAGG_RETURN_IF_ERROR(Guarded(spec_, [&] {
@@ -139,14 +139,17 @@ class CpuAggregator : public Aggregator {
       mergeable = CheckMergeable(own, partial);
     }));
     SPARSEAGG_RETURN_IF_ERROR(mergeable);
+    const uint64_t contributors = partial.contributors;
+    const uint64_t addends = partial.addends;
+    const WideInteger total_weight = partial.total_weight;
     const absl::Status merged =
-        Guarded(spec_, [&] { reducer_->Merge(FromPartial(spec_, partial)); });
+        Guarded(spec_, [&] { reducer_->Merge(FromPartial(spec_, std::move(partial))); });
     if (dense_) broken_ = merged;  // some of its cells may have the sums already
     SPARSEAGG_RETURN_IF_ERROR(merged);
-    contributors_ += partial.contributors;
-    addends_ += partial.addends;
-    folded_ += partial.addends;
-    total_weight_.Add(partial.total_weight);
+    contributors_ += contributors;
+    addends_ += addends;
+    folded_ += addends;
+    total_weight_.Add(total_weight);
     return absl::OkStatus();
   }
 

@@ -170,18 +170,21 @@ absl::Status CudaAggregator::FoldAll() {
   return FinishFold();
 }
 
-absl::Status CudaAggregator::Merge(const Partial& partial) {
+absl::Status CudaAggregator::Merge(Partial partial) {
   Partial own;
   own.spec = spec_;
   own.addends = addends_;
   SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
   SPARSEAGG_RETURN_IF_ERROR(FinishFold());
-  const auto copy = std::make_shared<Partial>(partial);
+  const auto joined = std::make_shared<Partial>(WithSlots(std::move(partial)));
+  const uint64_t contributors = joined->contributors;
+  const uint64_t addends = joined->addends;
+  const WideInteger total_weight = joined->total_weight;
   SPARSEAGG_RETURN_IF_ERROR(
-      OnDevice([copy](Work& work) { work.reduction.Join(std::move(*copy)); }));
-  contributors_ += partial.contributors;
-  addends_ += partial.addends;
-  total_weight_.Add(partial.total_weight);
+      OnDevice([joined](Work& work) { work.reduction.Join(std::move(*joined)); }));
+  contributors_ += contributors;
+  addends_ += addends;
+  total_weight_.Add(total_weight);
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@ class CudaAggregator : public Aggregator {
 
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override;
   absl::Status Accumulate(StagedUpdate update, float weight) override;
-  absl::Status Merge(const Partial& partial) override;
+  absl::Status Merge(Partial partial) override;
   // Copies the state of another CudaAggregator from its device to this one.
   absl::Status Absorb(Aggregator& aggregator) override;
   absl::Status Flush() override { return StartFold(); }

@@ -1,6 +1,7 @@
 #include "sparse/backend.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/host_vector.h"
@@ -9,8 +10,8 @@
 namespace sparseagg {
 
 absl::Status Aggregator::Absorb(Aggregator& other) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const Partial state, other.Snapshot());
-  return Merge(state);
+  SPARSEAGG_ASSIGN_OR_RETURN(Partial state, other.Snapshot());
+  return Merge(std::move(state));
 }
 
 absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz) {

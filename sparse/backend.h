@@ -82,7 +82,7 @@ class Aggregator {
   virtual absl::Status Accumulate(StagedUpdate update, float weight) = 0;
 
   // Merges a partial aggregate of the same spec. Returns the errors of CheckMergeable().
-  virtual absl::Status Merge(const Partial& partial) = 0;
+  virtual absl::Status Merge(Partial partial) = 0;
 
   // Merges the state of `other`, an aggregator of the same spec that nothing may be added to any
   // more; it may be destroyed afterwards. On an error both are as they were, unless the processor

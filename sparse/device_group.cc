@@ -50,14 +50,15 @@ class GroupAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  absl::Status Merge(const Partial& partial) override {
+  absl::Status Merge(Partial partial) override {
     Partial own;
     own.spec = spec_;
     own.addends = addends_;
     SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, partial));
     SPARSEAGG_RETURN_IF_ERROR(ChooseShare());
-    SPARSEAGG_RETURN_IF_ERROR(current_->aggregator->Merge(partial));
-    addends_ += partial.addends;
+    const uint64_t addends = partial.addends;
+    SPARSEAGG_RETURN_IF_ERROR(current_->aggregator->Merge(std::move(partial)));
+    addends_ += addends;
     return absl::OkStatus();
   }
 

@@ -68,12 +68,13 @@ class FailoverAggregator : public Aggregator {
     return FetchState();
   }
 
-  absl::Status Merge(const Partial& partial) override {
+  absl::Status Merge(Partial partial) override {
     SPARSEAGG_RETURN_IF_ERROR(broken_);
+    if (failed_over_) return current_.load()->Merge(std::move(partial));
     const absl::Status status = current_.load()->Merge(partial);
-    if (failed_over_ || (!status.ok() && !IsProcessorFault(status))) return status;
+    if (!status.ok() && !IsProcessorFault(status)) return status;
     fetched_bytes_ += MemoryBytes(partial);
-    fetched_.push_back(partial);
+    fetched_.push_back(std::move(partial));
     return status.ok() ? status : FailOver(status);
   }
 
@@ -159,7 +160,9 @@ class FailoverAggregator : public Aggregator {
     fault_ = std::string(fault.message());
     failed_over_ = true;
     current_ = second;  // destroys the first aggregator and its references to the kept updates
-    for (const Partial& partial : fetched_) SPARSEAGG_RETURN_IF_ERROR(second->Merge(partial));
+    for (Partial& partial : fetched_) {
+      SPARSEAGG_RETURN_IF_ERROR(second->Merge(std::move(partial)));
+    }
     for (Kept& kept : kept_) {
       SPARSEAGG_RETURN_IF_ERROR(second->Accumulate(std::move(kept.update), kept.weight));
     }

@@ -8,12 +8,15 @@
 #include "sparse/ops/all.h"
 #include "sparse/slot_math.h"
 #include "sparse/window.h"
+#include "sparse/window_choice.h"
 
 namespace sparseagg {
 namespace {
 
 // Side entries of one slot are summed when there are more than this many.
 constexpr size_t kSideRunMax = 16;
+// The window of slots is chosen from about so many cells.
+constexpr size_t kWindowSamples = 4096;
 
 void AppendSlot(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
                 std::vector<SideEntry>& side) {
@@ -66,8 +69,39 @@ uint32_t SlotsPerRow(const ReduceSpec& spec) {
 }
 
 uint64_t MemoryBytes(const Partial& partial) {
-  return partial.rows.capacity() * sizeof(uint64_t) + partial.slots.capacity() * sizeof(Int128) +
-         partial.side.capacity() * sizeof(SideEntry);
+  return partial.rows.size() * sizeof(uint64_t) + partial.slots.capacity() * sizeof(Int128) +
+         partial.side.capacity() * sizeof(SideEntry) + partial.cells.size() +
+         partial.row_cells.size();
+}
+
+Partial WithSlots(Partial partial) {
+  if (!HasCells(partial)) return partial;
+  const std::span<const double> cells = AsDoubles(partial.cells);
+  const std::span<const double> row_cells = AsDoubles(partial.row_cells);
+  std::vector<double> samples;
+  for (const std::span<const double> some : {cells, row_cells}) {
+    for (size_t i = 0; i < some.size(); i += some.size() / kWindowSamples + 1) {
+      samples.push_back(some[i]);
+    }
+  }
+  partial.lsb = ChooseWindow(samples);
+  std::vector<SideEntry> moved;
+  partial.slots.reserve(cells.size() + row_cells.size());
+  const uint32_t width = partial.spec.layout.row_width;
+  for (size_t i = 0; i < partial.rows.size(); ++i) {
+    const auto append = [&](double cell, uint32_t column) {
+      Int128& slot = partial.slots.emplace_back(0);
+      if (ToFixed(cell, partial.lsb, &slot)) return;
+      const Scaled parts = Decompose(cell);
+      moved.push_back({partial.rows[i], column, parts.exponent, parts.significand});
+    };
+    for (uint32_t c = 0; c < width; ++c) append(cells[i * width + c], c);
+    if (!row_cells.empty()) append(row_cells[i], width);
+  }
+  partial.cells = {};
+  partial.row_cells = {};
+  partial.side = MergeSides(std::move(partial.side), std::move(moved));
+  return partial;
 }
 
 void SortSide(std::vector<SideEntry>& side) { std::sort(side.begin(), side.end(), SlotLess); }
@@ -175,6 +209,8 @@ absl::Status CheckAddends(const ReduceSpec& spec, uint64_t addends, uint64_t mor
 }
 
 Partial MergePartials(Partial a, Partial b) {
+  a = WithSlots(std::move(a));
+  b = WithSlots(std::move(b));
   // The smaller one is rebased, so that a few entries far from the others do not move those to the
   // side table.
   if (a.addends < b.addends) std::swap(a, b);

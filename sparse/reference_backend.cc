@@ -55,8 +55,9 @@ class ReferenceAggregator : public Aggregator {
     return absl::OkStatus();
   }
 
-  absl::Status Merge(const Partial& partial) override {
+  absl::Status Merge(Partial partial) override {
     SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(Header(), partial));
+    partial = WithSlots(std::move(partial));
     contributors_ += partial.contributors;
     addends_ += partial.addends;
     total_weight_.Add(partial.total_weight);

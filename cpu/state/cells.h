@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "sparse/ops/op.h"
+#include "sparse/partial.h"
 #include "sparse/slot_math.h"
 #include "sparse/values.h"
 
@@ -28,7 +29,7 @@ struct NoCell {};
 
 // Addends of at least this magnitude go to the side table whole, so that no sum of kAddendsMax
 // others overflows.
-inline constexpr double kAddendLimit = 0x1p970;
+inline constexpr double kAddendLimit = kCellLimit;
 
 // cell += addend; returns the rounding error.
 inline double AddExact(double& cell, double addend) {

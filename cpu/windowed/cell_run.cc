@@ -11,12 +11,9 @@
 #include "cpu/state/side_table.h"
 #include "sparse/ops/all.h"
 #include "sparse/window.h"
-#include "sparse/window_choice.h"
 
 namespace sparseagg {
 namespace {
-
-constexpr size_t kWindowSamples = 4096;
 
 // Calls f with the kind of cells of `spec`. Cells differ by operator and by floating or integer
 // values, not by the width of the value.
@@ -41,31 +38,6 @@ T& At(HostVector<std::byte>& cells, size_t i) {
   return reinterpret_cast<T*>(cells.data())[i];
 }
 
-// Chooses the window of a partial aggregate's slots, from a sample of what they will hold.
-template <class C>
-int32_t WindowOf(const CellRun& run, uint32_t width) {
-  std::vector<double> samples;
-  const size_t values = run.rows.size() * width;
-  if constexpr (C::kInexactValues) {
-    const size_t stride = values / kWindowSamples + 1;
-    for (size_t i = 0; i < values; i += stride) samples.push_back(At<double>(run.values, i));
-  }
-  if constexpr (C::kInexactRow) {
-    const size_t stride = run.rows.size() / kWindowSamples + 1;
-    for (size_t i = 0; i < run.rows.size(); i += stride) {
-      samples.push_back(At<double>(run.row_cells, i));
-    }
-  }
-  return ChooseWindow(samples);
-}
-
-// Returns a sum of doubles as a slot. A sum that the window does not hold goes to the side table.
-Int128 SlotOf(double cell, int32_t lsb, uint64_t row, uint32_t column, SideTable& side) {
-  Int128 slot = 0;
-  if (!ToFixed(cell, lsb, &slot)) side.Push(row, column, cell);
-  return slot;
-}
-
 // Returns a slot as a cell; what the cell does not hold goes to the side table.
 double CellOf(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
               std::vector<SideEntry>& side) {
@@ -73,16 +45,24 @@ double CellOf(Int128 slot, int32_t lsb, uint64_t row, uint32_t column,
   const double cell = RoundScaled(slot, lsb, kFormatF64);
   Int128 held = 0;
   const bool is_exact = ToFixed(cell, lsb, &held) && held == slot;
-  if (is_exact && std::fabs(cell) < kAddendLimit) return cell;
+  if (is_exact && std::fabs(cell) < kCellLimit) return cell;
   WideInteger rest;
   rest.AddScaled(slot, lsb);
-  if (!(std::fabs(cell) < kAddendLimit)) {
+  if (!(std::fabs(cell) < kCellLimit)) {
     AppendDigits(rest, row, column, side);
     return 0.0;
   }
   rest.Add(-cell);
   AppendDigits(rest, row, column, side);
   return cell;
+}
+
+void JoinSides(const std::vector<SideEntry>& a, const std::vector<SideEntry>& b,
+               std::vector<SideEntry>& out) {
+  out.insert(out.end(), a.begin(), a.end());
+  out.insert(out.end(), b.begin(), b.end());
+  SortSide(out);
+  CompactSide(out);
 }
 
 bool IsInexact(const ReduceSpec& spec) {
@@ -119,14 +99,6 @@ void AddSideToCells(const ReduceSpec& spec, const std::vector<SideEntry>& side, 
       }
     });
   }
-}
-
-void JoinSides(const std::vector<SideEntry>& a, const std::vector<SideEntry>& b,
-               std::vector<SideEntry>& out) {
-  out.insert(out.end(), a.begin(), a.end());
-  out.insert(out.end(), b.begin(), b.end());
-  SortSide(out);
-  CompactSide(out);
 }
 
 }  // namespace
@@ -181,49 +153,46 @@ CellRun JoinRuns(const ReduceSpec& spec, const CpuKernels& kernels, const CellRu
   return out;
 }
 
-Partial ToPartial(const ReduceSpec& spec, const CellRun& run) {
+Partial ToPartial(const ReduceSpec& spec, CellRun run) {
   const uint32_t width = spec.layout.row_width;
   Partial partial;
   partial.spec = spec;
-  partial.rows.assign(run.rows.begin(), run.rows.end());
-  partial.slots.reserve(run.rows.size() * SlotsPerRow(spec));
-  SideTable side;
-  WithCells(spec, [&](auto op, auto cells) {
-    using Op = decltype(op);
+  partial.rows = std::move(run.rows);
+  partial.side = std::move(run.side);
+  WithCells(spec, [&](auto, auto cells) {
     using C = decltype(cells);
-    partial.lsb = WindowOf<C>(run, width);
-    for (size_t i = 0; i < run.rows.size(); ++i) {
-      const uint64_t row = run.rows[i];
+    if constexpr (C::kInexactValues) {
+      partial.cells = std::move(run.values);
+      partial.row_cells = std::move(run.row_cells);
+      return;
+    }
+    partial.slots.reserve(partial.rows.size() * SlotsPerRow(spec));
+    for (size_t i = 0; i < partial.rows.size(); ++i) {
       for (uint32_t c = 0; C::kHasValues && c < width; ++c) {
-        if constexpr (C::kInexactValues) {
-          const double cell = At<double>(run.values, i * width + c);
-          partial.slots.push_back(SlotOf(cell, partial.lsb, row, c, side));
-        } else if constexpr (C::kHasValues && C::kFloating) {
+        if constexpr (C::kHasValues && C::kFloating) {
           partial.slots.push_back(OrderKey(At<double>(run.values, i * width + c)));
         } else if constexpr (C::kHasValues) {
           partial.slots.push_back(At<Int128>(run.values, i * width + c));
         }
       }
       // The row's slot comes after those of its values, if there are any.
-      const uint32_t row_column = Op::kValues == ValueSlots::kNone ? 0 : width;
-      if constexpr (C::kInexactRow) {
-        const double cell = At<double>(run.row_cells, i);
-        partial.slots.push_back(SlotOf(cell, partial.lsb, row, row_column, side));
-      } else if constexpr (C::kHasRow) {
-        partial.slots.push_back(At<int64_t>(run.row_cells, i));
-      }
+      if constexpr (C::kHasRow) partial.slots.push_back(At<int64_t>(run.row_cells, i));
     }
   });
-  side.Append(run.side);
-  partial.side = side.Drain();
   return partial;
 }
 
-CellRun FromPartial(const ReduceSpec& spec, const Partial& partial) {
+CellRun FromPartial(const ReduceSpec& spec, Partial partial) {
   const uint32_t width = spec.layout.row_width;
   const uint32_t slots = SlotsPerRow(spec);
   CellRun run;
-  run.rows.assign(partial.rows.begin(), partial.rows.end());
+  run.rows = std::move(partial.rows);
+  if (HasCells(partial)) {
+    run.values = std::move(partial.cells);
+    run.row_cells = std::move(partial.row_cells);
+    run.side = std::move(partial.side);
+    return run;
+  }
   std::vector<SideEntry> rests;
   WithCells(spec, [&](auto, auto cells) {
     using C = decltype(cells);

@@ -18,11 +18,10 @@ uint64_t MemoryBytes(const CellRun& run);
 CellRun JoinRuns(const ReduceSpec& spec, const CpuKernels& kernels, const CellRun& a,
                  const CellRun& b);
 
-// Returns a partial aggregate with its spec, rows, slots, side table and window; the caller sets
-// the rest.
-Partial ToPartial(const ReduceSpec& spec, const CellRun& run);
+// Returns a partial aggregate with its spec, rows, sums and side table; the caller sets the rest.
+Partial ToPartial(const ReduceSpec& spec, CellRun run);
 
-CellRun FromPartial(const ReduceSpec& spec, const Partial& partial);
+CellRun FromPartial(const ReduceSpec& spec, Partial partial);
 
 }  // namespace sparseagg
 

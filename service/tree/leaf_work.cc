@@ -1,5 +1,7 @@
 // What a root does at one leaf in each of its rounds: open it again, ask for its contributors, seal
 // it, and erase it.
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -106,9 +108,17 @@ TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf) {
     WakeTick(round);
     return Idle();
   }
-  if (!is_published) return Repeat();
+  if (!there.ok()) return Repeat();
+  if (!is_published) return WaitToPublish(state);
   options_.on_work();  // Transfer() has something to do
   return Idle();
+}
+
+// The leaf is asked again after a quarter of the time that it has been at work.
+TreeRounds::Next TreeRounds::WaitToPublish(const LeafState& before) const {
+  const auto elapsed = before.sealed ? options_.now() - before.progress : Time::duration(0);
+  return {std::clamp(std::chrono::duration_cast<Milliseconds>(elapsed / 4), Milliseconds(1),
+                     options_.longest_pause)};
 }
 
 bool TreeRounds::IsCounted(const TreeRound& round, const std::string& leaf) const {

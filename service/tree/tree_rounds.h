@@ -146,6 +146,7 @@ class TreeRounds {
   };
   Next Repeat() const { return {.doubles = true}; }
   Next Idle() const { return {options_.poll_interval}; }
+  Next WaitToPublish(const LeafState& before) const;
 
   absl::Status CheckArgs(const CreateRoundArgs& args) const;
   absl::Status CheckNameIsFree(const CreateRoundArgs& args) const;

@@ -12,9 +12,6 @@
 namespace sparseagg {
 namespace {
 
-constexpr uint16_t kZeros = 0;
-constexpr uint16_t kDigits = 0xFFFE;
-constexpr uint16_t kRaw = 0xFFFF;
 constexpr size_t kFixedBytesMax = 8 * WideInteger::kWords;
 constexpr size_t kDigitBytes = 5;
 constexpr int kDigitPositions = (kNumberTop - WideInteger::kLastBit) / 32;
@@ -143,8 +140,7 @@ absl::Status ReadRaw(std::string_view& bytes, const BlockKind& kind,
           number = Infinite(wide < 0);
           continue;
         }
-        const Scaled parts = Decompose(wide);
-        number = MakeExact(parts.significand, parts.exponent);
+        number = MakeExact(wide);
       } else {
         number = MakeExact(static_cast<Int128>(value), 0);
       }
@@ -210,12 +206,12 @@ absl::Status ReadDigits(std::string_view& bytes, std::span<ExactNumber> numbers)
 
 absl::Status ReadBody(std::string_view& bytes, const BlockKind& kind, uint16_t form,
                       std::span<ExactNumber> numbers) {
-  if (form == kZeros) {
+  if (form == kZerosForm) {
     std::fill(numbers.begin(), numbers.end(), ExactNumber{});
     return absl::OkStatus();
   }
-  if (form == kRaw && kind.raw.has_value()) return ReadRaw(bytes, kind, numbers);
-  if (form == kDigits && !kind.only_raw) return ReadDigits(bytes, numbers);
+  if (form == kRawForm && kind.raw.has_value()) return ReadRaw(bytes, kind, numbers);
+  if (form == kDigitsForm && !kind.only_raw) return ReadDigits(bytes, numbers);
   if (form <= kFixedBytesMax && !kind.only_raw) return ReadFixed(bytes, form, numbers);
   return Invalid(absl::StrCat("has the form ", form, ", which it cannot have"));
 }
@@ -224,7 +220,7 @@ absl::Status ReadBody(std::string_view& bytes, const BlockKind& kind, uint16_t f
 
 void WriteBlock(std::span<const ExactNumber> numbers, const BlockKind& kind, std::string& out) {
   const FixedForm fixed = FixedFormOf(numbers);
-  if (fixed.bytes == 0) return AppendNumber(kZeros, out);
+  if (fixed.bytes == 0) return AppendNumber(kZerosForm, out);
   const size_t fixed_bytes = sizeof(uint16_t) + sizeof(int16_t) + numbers.size() * fixed.bytes;
   size_t best_bytes = fixed_bytes;
   uint16_t form = static_cast<uint16_t>(fixed.bytes);
@@ -232,18 +228,18 @@ void WriteBlock(std::span<const ExactNumber> numbers, const BlockKind& kind, std
     const size_t raw_bytes = sizeof(uint16_t) + numbers.size() * SizeOf(*kind.raw);
     if (kind.only_raw || raw_bytes <= fixed_bytes) {
       best_bytes = raw_bytes;
-      form = kRaw;
+      form = kRawForm;
     }
   }
-  if (!kind.only_raw && DigitsBytes(numbers, best_bytes) < best_bytes) form = kDigits;
+  if (!kind.only_raw && DigitsBytes(numbers, best_bytes) < best_bytes) form = kDigitsForm;
   AppendNumber(form, out);
-  if (form == kRaw) {
+  if (form == kRawForm) {
     WithValueType(*kind.raw, [&](auto tag) {
       for (const ExactNumber& number : numbers) {
         AppendNumber(ValueOf<typename decltype(tag)::type>(number), out);
       }
     });
-  } else if (form == kDigits) {
+  } else if (form == kDigitsForm) {
     for (const ExactNumber& number : numbers) WriteDigits(number, out);
   } else {
     AppendNumber(static_cast<int16_t>(fixed.lsb), out);

@@ -30,6 +30,11 @@ namespace sparseagg {
 
 inline constexpr size_t kBlockSlots = 64;
 
+// The forms that are no number of bytes.
+inline constexpr uint16_t kZerosForm = 0;
+inline constexpr uint16_t kDigitsForm = 0xFFFE;
+inline constexpr uint16_t kRawForm = 0xFFFF;
+
 // Numbers reach up to 2^kNumberTop. An honest sum stays far below it, and 2^30 partial aggregates
 // of such numbers still fit a WideInteger.
 inline constexpr int kNumberTop = 1070;

@@ -53,6 +53,11 @@ ExactNumber MakeExact(Int128 value, int32_t exponent) {
   return number;
 }
 
+ExactNumber MakeExact(double value) {
+  const Scaled parts = Decompose(value);
+  return MakeExact(parts.significand, parts.exponent);
+}
+
 ExactNumber MakeExact(const WideInteger& value) {
   const MagnitudeWords magnitude(value);
   int first = 0;

@@ -34,6 +34,8 @@ ExactNumber Infinite(bool negative);
 
 // Returns value * 2^exponent.
 ExactNumber MakeExact(Int128 value, int32_t exponent);
+// REQUIRES: finite.
+ExactNumber MakeExact(double value);
 ExactNumber MakeExact(const WideInteger& value);
 // Returns the same number as a wide integer. REQUIRES: its exponent is at least
 // WideInteger::kLastBit.

@@ -19,6 +19,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,11 +29,22 @@ namespace sparseagg {
 
 inline constexpr uint64_t kSliceRows = uint64_t{1} << 16;
 
-using OnSlice = std::function<void(std::string_view slice)>;
+// Returns where the rows of each slice end, in partial.rows.
+std::vector<size_t> SliceEnds(const Partial& partial);
 
-// Calls `on_slice` with the bytes of each slice in ascending order. They are a function of the
-// exact value of each slot alone.
-void WriteSlices(const Partial& partial, const OnSlice& on_slice);
+// Returns the bytes of the slice of rows [begin, end) of partial.rows. They are a function of the
+// exact value of each slot alone. Thread-safe. REQUIRES: the rows are those of one slice.
+std::string WriteSlice(const Partial& partial, size_t begin, size_t end);
+
+// Returns the slice that `bytes` begins with, as its head states its size; empty if they do not
+// have so many bytes.
+std::string_view FirstSlice(std::string_view bytes);
+
+// Calls f(i) for each i below n, perhaps on several threads.
+using ForEach = std::function<void(size_t n, const std::function<void(size_t i)>& f)>;
+
+// Called with the bytes that are held, or will be, so far. Thread-safe.
+using ReserveMemory = std::function<absl::Status(uint64_t bytes)>;
 
 // What the slices of a tensor are read for.
 struct SlicesToRead {
@@ -42,17 +54,15 @@ struct SlicesToRead {
   const WideInteger& total_weight;
 };
 
-// Takes the slices of a tensor from the front of `bytes`. The window of the result is chosen from
-// the numbers, and its `addends` is the least number that bounds its slots, not the number of
-// entries.
+// Takes the slices of a tensor from the front of `bytes`. Floating sums become cells. `addends` is
+// the least number that bounds the slots, not the number of entries.
 //
-// Calls `reserve` with the memory that the result takes so far, in steps of at most a few MiB
-// beyond what is held, and returns its error. Calls `on_slice` after each slice. Errors:
+// Calls `reserve` before it takes memory, and returns its error. Slices are read independently, by
+// `for_each`. Errors:
 // INVALID_ARGUMENT (INVALID_PARTIAL) names tensor, slice and block for bytes that WriteSlices()
 // does not write.
 absl::StatusOr<Partial> ReadSlices(const SlicesToRead& what, std::string_view& bytes,
-                                   const std::function<absl::Status(uint64_t bytes)>& reserve,
-                                   const OnSlice& on_slice);
+                                   const ReserveMemory& reserve, const ForEach& for_each);
 
 }  // namespace sparseagg
 

@@ -107,7 +107,7 @@ TEST_P(CellRunTest, SlotsStayWithinTheirBound) {
   const ReduceSpec spec = Spec(1);
   if (spec.op == "min" || spec.op == "max") return;  // order keys
   for (Values values : kAllValues) {
-    const Partial partial = SnapshotOf(*cpu_, spec, values, 3);
+    const Partial partial = WithSlots(SnapshotOf(*cpu_, spec, values, 3));
     const UInt128 bound = static_cast<UInt128>(partial.addends) << 88;
     for (Int128 slot : partial.slots) {
       const UInt128 magnitude = slot < 0 ? -static_cast<UInt128>(slot) : static_cast<UInt128>(slot);

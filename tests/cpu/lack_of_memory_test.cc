@@ -136,7 +136,8 @@ TEST(LackOfMemoryTest, AFailedFoldOrMergeLeavesNoResultThatLacksEntries) {
       }
       const Partial partial = other->Snapshot().value();
       limit.Run([&] { return aggregator->Snapshot().status(); }).IgnoreError();
-      const absl::Status merged = limit.Run([&] { return aggregator->Merge(partial); });
+      Partial copy = partial;
+      const absl::Status merged = limit.Run([&] { return aggregator->Merge(std::move(copy)); });
       if (!merged.ok()) SPARSEAGG_RETURN_IF_ERROR(aggregator->Merge(partial));  // a second time
       return std::move(*aggregator).Report();
     };
@@ -193,7 +194,8 @@ TEST(LackOfMemoryTest, APartialAggregateThatCannotBeJoinedIsNotCounted) {
   int64_t allocations = 0;
   for (absl::Status status = absl::UnknownError(""); !status.ok(); ++allocations) {
     AllocationLimit some(allocations);
-    status = some.Run([&] { return aggregator->Merge(partial); });
+    Partial copy = partial;
+    status = some.Run([&] { return aggregator->Merge(std::move(copy)); });
     if (!status.ok()) {
       EXPECT_EQ(ErrorReason(status), "OUT_OF_MEMORY") << status;
     }

@@ -28,9 +28,9 @@ class TimedAggregator : public Aggregator {
     seconds_ += 0.5;
     return inner_->Accumulate(std::move(update), weight);
   }
-  absl::Status Merge(const Partial& partial) override {
+  absl::Status Merge(Partial partial) override {
     const Use use(*this);
-    return inner_->Merge(partial);
+    return inner_->Merge(std::move(partial));
   }
   absl::StatusOr<Partial> Snapshot() override {
     const Use use(*this);

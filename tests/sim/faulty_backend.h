@@ -53,7 +53,7 @@ class FaultyBackend : public Backend {
       device_.accumulated.notify_all();
       return absl::OkStatus();
     }
-    absl::Status Merge(const Partial& partial) override { return aggregator_->Merge(partial); }
+    absl::Status Merge(Partial partial) override { return aggregator_->Merge(std::move(partial)); }
     absl::StatusOr<Partial> Snapshot() override { return aggregator_->Snapshot(); }
     uint64_t memory_bytes() const override { return aggregator_->memory_bytes(); }
     PlanReport plan_report() const override { return aggregator_->plan_report(); }

@@ -46,7 +46,7 @@ class FakeAggregator : public Aggregator {
     ++device_.updates;
     return aggregator_->Accumulate(std::move(update), weight);
   }
-  absl::Status Merge(const Partial& partial) override { return aggregator_->Merge(partial); }
+  absl::Status Merge(Partial partial) override { return aggregator_->Merge(std::move(partial)); }
   absl::Status Absorb(Aggregator& other) override {
     ++device_.absorbs;
     return Aggregator::Absorb(other);

@@ -48,8 +48,8 @@ class FaultyAggregator : public Aggregator {
     const absl::Status status = aggregator_->Accumulate(std::move(update), weight);
     return status.ok() ? fault_.Next() : status;
   }
-  absl::Status Merge(const Partial& partial) override {
-    const absl::Status status = aggregator_->Merge(partial);
+  absl::Status Merge(Partial partial) override {
+    const absl::Status status = aggregator_->Merge(std::move(partial));
     return status.ok() ? fault_.Next() : status;
   }
   absl::StatusOr<Partial> Snapshot() override {

@@ -65,7 +65,7 @@ TEST(Partial, MergingAddsValuesContributorsAndWeights) {
   const Partial merged = MergePartials(a, b);
   EXPECT_EQ(merged.contributors, 2u);
   EXPECT_EQ(merged.addends, 2u);
-  EXPECT_EQ(merged.rows, (std::vector<uint64_t>{7, 9}));
+  EXPECT_EQ(merged.rows, (HostVector<uint64_t>{7, 9}));
   EXPECT_EQ(ValueOf(merged, 7).ToDouble(), 1e-30);
   EXPECT_EQ(ValueOf(merged, 9).ToDouble(), -3e30);
   EXPECT_EQ(merged.total_weight.ToDouble(), static_cast<double>(0.1f) + static_cast<double>(0.2f));

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_vector.h"
 #include "base/status.h"
 #include "sparse/byte_chain.h"
 
@@ -19,10 +19,12 @@ constexpr uint64_t kPieceBytesMax = uint64_t{4} << 20;
 // memory.
 constexpr uint64_t kShareToStage = 8;
 
-// A buffer that grows piece by piece.
+// A buffer that grows piece by piece, or as one piece: addresses for all bytes are reserved then,
+// and memory is taken as it is written to.
 class GrowingBuffer {
  public:
-  GrowingBuffer(Claim& claim, uint64_t total_bytes) : claim_(claim), total_bytes_(total_bytes) {}
+  GrowingBuffer(Claim& claim, uint64_t total_bytes, bool in_one_piece)
+      : claim_(claim), total_bytes_(total_bytes), in_one_piece_(in_one_piece) {}
 
   uint64_t bytes() const { return bytes_; }
 
@@ -35,13 +37,13 @@ class GrowingBuffer {
   // REQUIRES: Reserve() has made room for `data`.
   void Append(std::string_view data) {
     while (!data.empty()) {
+      if (pieces_[filling_].size == pieces_[filling_].capacity) ++filling_;
       Piece& piece = pieces_[filling_];
       const uint64_t part = std::min<uint64_t>(data.size(), piece.capacity - piece.size);
       std::memcpy(piece.data.get() + piece.size, data.data(), part);
       piece.size += part;
       bytes_ += part;
       data.remove_prefix(part);
-      if (piece.size == piece.capacity) ++filling_;
     }
   }
 
@@ -58,7 +60,7 @@ class GrowingBuffer {
 
  private:
   struct Piece {
-    std::unique_ptr<char[]> data;
+    std::unique_ptr<char, decltype(&FreeHost)> data;
     uint64_t capacity = 0;
     uint64_t size = 0;
   };
@@ -68,8 +70,13 @@ class GrowingBuffer {
     const uint64_t wanted = std::min(std::max(chunk_bytes, capacity_), kPieceBytesMax);
     const uint64_t capacity = std::min(wanted, total_bytes_ - capacity_);
     SPARSEAGG_RETURN_IF_ERROR(claim_.Take(capacity));
-    std::unique_ptr<char[]> data(new (std::nothrow) char[capacity]);
-    if (data == nullptr) {
+    if (in_one_piece_ && !pieces_.empty()) {
+      pieces_.front().capacity += capacity;
+      capacity_ += capacity;
+      return absl::OkStatus();
+    }
+    void* const memory = AllocateHost(in_one_piece_ ? total_bytes_ : capacity);
+    if (memory == nullptr) {
       claim_.Release(capacity);
       constexpr uint64_t kRetryAfterMs = 200;
       return WithRetryAfter(
@@ -77,13 +84,14 @@ class GrowingBuffer {
                     absl::StrCat("no memory for ", capacity, " bytes of an update; try again")),
           kRetryAfterMs);
     }
-    pieces_.push_back({std::move(data), capacity, 0});
+    pieces_.push_back({{static_cast<char*>(memory), &FreeHost}, capacity, 0});
     capacity_ += capacity;
     return absl::OkStatus();
   }
 
   Claim& claim_;
   const uint64_t total_bytes_;
+  const bool in_one_piece_;
   std::vector<Piece> pieces_;
   size_t filling_ = 0;     // index in pieces_; earlier pieces are full
   uint64_t capacity_ = 0;  // of all pieces
@@ -96,7 +104,7 @@ class MemoryPayload : public PayloadBytes {
       : claim_(claim),
         total_bytes_(total_bytes),
         on_arrival_(std::move(on_arrival)),
-        collected_(claim, total_bytes) {}
+        collected_(claim, total_bytes, on_arrival_.stage == nullptr) {}
 
   uint64_t bytes() const override { return bytes_; }
 

@@ -50,9 +50,10 @@ struct StageOnArrival {
 };
 
 // Keeps the bytes in memory that is taken from `claim` as they arrive: at most twice the bytes
-// received, and never more than `total_bytes`. If much memory is free when an eighth of the update
-// has arrived, the update is staged and decoded from there on. An update that is staged at once
-// takes the memory for that from the claim or is refused. `claim` must outlive the payload.
+// received, and never more than `total_bytes`. Bytes that are not decoded on arrival are one piece.
+// If much memory is free when an eighth of the update has arrived, the update is staged and decoded
+// from there on. An update that is staged at once takes the memory for that from the claim or is
+// refused. `claim` must outlive the payload.
 std::unique_ptr<PayloadBytes> MakeMemoryPayload(Claim& claim, uint64_t total_bytes,
                                                 StageOnArrival on_arrival);
 

@@ -169,14 +169,14 @@ absl::Status TensorReducers::CheckMerge(const RoundPartial& partial) const {
                    absl::StrCat("more than ", kPartialContributorsMax, " contributors"));
 }
 
-absl::Status TensorReducers::Merge(const RoundPartial& partial) {
+absl::Status TensorReducers::Merge(RoundPartial partial) {
   SPARSEAGG_RETURN_IF_ERROR(CheckMerge(partial));
   ++updates_;
   contributors_ += partial.tensors.front().contributors;
   for (size_t i = 0; i < reducers_.size(); ++i) {
-    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Merge(partial.tensors[i]));
     reducers_[i].entries += partial.entries[i];
     reducers_[i].addends += partial.tensors[i].addends;
+    SPARSEAGG_RETURN_IF_ERROR(reducers_[i].aggregator->Merge(std::move(partial.tensors[i])));
   }
   AccountForMemory();
   return absl::OkStatus();

@@ -85,7 +85,7 @@ class TensorReducers {
   absl::Status CheckMerge(const RoundPartial& partial) const;
   // Adds what the partial aggregate holds. It counts as one update. After an error the reducers are
   // unusable. REQUIRES: ReserveMerge() accepted it.
-  absl::Status Merge(const RoundPartial& partial);
+  absl::Status Merge(RoundPartial partial);
 
   // Returns INTERNAL (NOT_EXACT) unless exactly `updates` updates were folded, with entries[i]
   // entries in tensor i.

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "service/engine/names.h"
+#include "service/engine/partial/in_parallel.h"
 #include "service/store/checksums/digest.h"
 #include "sparse/partials/exact_number.h"
 #include "sparse/partials/little_endian.h"
@@ -19,6 +22,9 @@ namespace {
 constexpr std::string_view kMagic = "spagpart";
 constexpr size_t kTensorHeadBytesMin = 2 + 1 + 1 + 3 + 1 + 1 + 1 + 1 + 8 + 8;
 constexpr size_t kCoveredBytesMin = 1 + 1 + 1 + 1 + sizeof(float) + kDigestBytes;
+// Half a millisecond of reading or writing: several times what starting a thread takes.
+constexpr uint64_t kSlotsPerThread = uint64_t{1} << 17;
+constexpr uint64_t kBytesPerSlot = 5;  // of f32
 // The largest weight of an update of integers (docs/numerics.md).
 constexpr int kWholeWeightBits = 24;
 
@@ -72,18 +78,53 @@ void WriteTensorHead(const TensorSpec& spec, uint64_t entries, uint64_t slices, 
   AppendNumber(slices, out);
 }
 
-std::string WriteCovered(std::span<const UpdateRecord> covered) {
-  std::string out;
+void WriteCovered(std::span<const UpdateRecord> covered, std::string& out) {
   for (const UpdateRecord& update : covered) {
     AppendText<uint8_t>(update.contributor, out);
     AppendText<uint8_t>(update.update_id, out);
     AppendNumber(update.weight, out);
     out += update.digest;
   }
-  return out;
+}
+
+struct WrittenSlice {
+  const Partial& tensor;
+  size_t begin;  // of its rows
+  size_t end;
+  std::string bytes;
+  std::string hash;
+};
+
+// Returns the threads that the slots are worth.
+size_t ThreadsFor(uint64_t slots) {
+  return std::clamp<uint64_t>(slots / kSlotsPerThread, 1, AvailableCpus());
+}
+
+void WriteAll(std::vector<WrittenSlice>& slices) {
+  uint64_t slots = 0;
+  for (const WrittenSlice& slice : slices) {
+    slots += (slice.end - slice.begin) * SlotsPerRow(slice.tensor.spec);
+  }
+  InParallel(ThreadsFor(slots), slices.size(), [&](size_t i) {
+    WrittenSlice& slice = slices[i];
+    slice.bytes = WriteSlice(slice.tensor, slice.begin, slice.end);
+    slice.hash = Sha256Of(slice.bytes);
+  });
 }
 
 // --- Reading ---
+
+// Returns the slices that `bytes` begins with, up to the first one that is cut off.
+std::vector<std::string_view> SlicesOf(std::string_view bytes, uint64_t count) {
+  std::vector<std::string_view> slices;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string_view slice = FirstSlice(bytes);
+    if (slice.empty()) break;
+    slices.push_back(slice);
+    bytes.remove_prefix(slice.size());
+  }
+  return slices;
+}
 
 struct Head {
   uint32_t tensors = 0;
@@ -268,68 +309,37 @@ absl::StatusOr<std::vector<TensorHead>> ReadTensorHeads(std::string_view& bytes,
   return tensors;
 }
 
-// What differs between two specifications, in words.
-std::string DifferenceOf(const TensorSpec& own, const TensorSpec& theirs) {
-  const auto differs = [](std::string_view what, std::string_view mine, std::string_view other) {
-    return absl::StrCat(std::string(what), " \"", std::string(other), "\", not \"",
-                        std::string(mine), "\"");
-  };
-  if (own.op != theirs.op) return differs("operator", own.op, theirs.op);
-  if (own.value_type != theirs.value_type) {
-    return differs("value type", ValueTypeName(own.value_type), ValueTypeName(theirs.value_type));
-  }
-  if (own.dense_shape != theirs.dense_shape || own.sparse_dim != theirs.sparse_dim) {
-    const auto text = [](const TensorSpec& spec) {
-      std::string shape;
-      for (const int64_t dimension : spec.dense_shape) absl::StrAppend(&shape, dimension, " ");
-      return absl::StrCat(shape, "(sparse_dim ", spec.sparse_dim, ")");
-    };
-    return differs("shape", text(own), text(theirs));
-  }
-  if (own.integer_overflow != theirs.integer_overflow) {
-    const auto text = [](const TensorSpec& spec) {
-      return spec.integer_overflow == IntegerOverflow::kModular ? "modular" : "checked";
-    };
-    return differs("integer_overflow", text(own), text(theirs));
-  }
-  return "";
-}
-
-absl::Status Mismatch(std::string_view what) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "SPEC_MISMATCH", what);
-}
-
 }  // namespace
 
 std::string WritePartial(const RoundPartial& partial) {
-  std::vector<uint64_t> slices;  // [tensors]
-  std::string hashes;
-  std::string body;
-  for (const Partial& tensor : partial.tensors) {
-    uint64_t& count = slices.emplace_back(0);
-    WriteSlices(tensor, [&](std::string_view slice) {
-      ++count;
-      body += slice;
-      hashes += Sha256Of(slice);
-    });
-  }
   std::string out(kMagic);
   AppendNumber(kPartialVersion, out);
   AppendNumber(static_cast<uint32_t>(partial.specs.size()), out);
   AppendNumber(partial.tensors.front().contributors, out);
   AppendNumber(static_cast<uint8_t>(partial.named ? 1 : 0), out);
   WriteWeight(partial.tensors.front().total_weight, out);
+  std::vector<WrittenSlice> slices;
   for (size_t i = 0; i < partial.specs.size(); ++i) {
-    WriteTensorHead(partial.specs[i], partial.entries[i], slices[i], out);
+    const std::vector<size_t> ends = SliceEnds(partial.tensors[i]);
+    WriteTensorHead(partial.specs[i], partial.entries[i], ends.size(), out);
+    for (size_t begin = 0; const size_t end : ends) {
+      slices.push_back(
+          {.tensor = partial.tensors[i], .begin = std::exchange(begin, end), .end = end});
+    }
   }
   Sha256 digest;
   digest.Bytes(out);
-  const std::string covered =
-      WriteCovered(partial.named ? partial.covered : std::vector<UpdateRecord>());
-  digest.Bytes(Sha256Of(covered)).Bytes(hashes);
-  out.reserve(out.size() + covered.size() + body.size() + kDigestBytes);
-  out += covered;
-  out += body;
+  const size_t covered_at = out.size();
+  if (partial.named) WriteCovered(partial.covered, out);
+  digest.Bytes(Sha256Of(std::string_view(out).substr(covered_at)));
+  WriteAll(slices);
+  uint64_t bytes = out.size() + kDigestBytes;
+  for (const WrittenSlice& slice : slices) bytes += slice.bytes.size();
+  out.reserve(bytes);
+  for (WrittenSlice& slice : slices) {
+    digest.Bytes(slice.hash);
+    out += std::exchange(slice.bytes, {});
+  }
   out += digest.Finish();
   return out;
 }
@@ -351,13 +361,27 @@ absl::StatusOr<RoundPartial> ReadPartial(std::string_view bytes, const PartialRe
   SPARSEAGG_RETURN_IF_ERROR(ReadCovered(bytes, head, reading, partial.covered));
   digest.Bytes(Sha256Of(covered.substr(0, covered.size() - bytes.size())));
 
+  const size_t threads = ThreadsFor(bytes.size() / kBytesPerSlot);
+  std::mutex mutex;
   uint64_t held = partial.covered.size() * kRecordBytes;
   for (const TensorHead& tensor : tensors) {
-    const auto reserve = [&](uint64_t more) { return reading.reserve(held + more); };
-    SPARSEAGG_ASSIGN_OR_RETURN(
-        Partial read,
-        ReadSlices({tensor.reduce, tensor.slices, head.contributors, head.total_weight}, bytes,
-                   reserve, [&](std::string_view slice) { digest.Bytes(Sha256Of(slice)); }));
+    const std::vector<std::string_view> slices = SlicesOf(bytes, tensor.slices);
+    std::vector<std::string> hashes(slices.size());
+    // Some threads hash the slices while others read them.
+    const ForEach for_each = [&](size_t n, const std::function<void(size_t)>& read) {
+      InParallel(threads, slices.size() + n, [&](size_t i) {
+        if (i >= slices.size()) return read(i - slices.size());
+        hashes[i] = Sha256Of(slices[i]);
+      });
+    };
+    const ReserveMemory reserve = [&](uint64_t more) {
+      const std::lock_guard lock(mutex);
+      return reading.reserve(held + more);
+    };
+    SPARSEAGG_ASSIGN_OR_RETURN(Partial read, ReadSlices({tensor.reduce, tensor.slices,
+                                                         head.contributors, head.total_weight},
+                                                        bytes, reserve, for_each));
+    for (const std::string& hash : hashes) digest.Bytes(hash);
     held += MemoryBytes(read);
     partial.specs.push_back(tensor.spec);
     partial.tensors.push_back(std::move(read));
@@ -371,24 +395,6 @@ absl::StatusOr<RoundPartial> ReadPartial(std::string_view bytes, const PartialRe
 
 std::string_view PartialDigest(std::string_view bytes) {
   return bytes.size() < kDigestBytes ? "" : bytes.substr(bytes.size() - kDigestBytes);
-}
-
-absl::Status CheckSameTensors(std::span<const TensorSpec> own, std::span<const TensorSpec> theirs) {
-  if (own.size() != theirs.size()) {
-    return Mismatch(absl::StrCat("a partial aggregate of ", theirs.size(),
-                                 " tensors cannot be merged into one of ", own.size()));
-  }
-  for (size_t i = 0; i < own.size(); ++i) {
-    if (own[i].name != theirs[i].name) {
-      return Mismatch(absl::StrCat("tensor ", Quoted(own[i].name), ": the partial aggregate has ",
-                                   Quoted(theirs[i].name), " in its place"));
-    }
-    const std::string difference = DifferenceOf(own[i], theirs[i]);
-    if (difference.empty()) continue;
-    return Mismatch(
-        absl::StrCat("tensor ", Quoted(own[i].name), ": the partial aggregate has ", difference));
-  }
-  return absl::OkStatus();
 }
 
 uint64_t MemoryBytes(const RoundPartial& partial) {

@@ -25,7 +25,7 @@ absl::Status MergeKept(const UpdateRecord& record, const KeptUpdate& kept, Refol
     round.tensors[i].nnz_received += partial.entries[i];
   }
   round.covered.Add(record.contributor, std::move(partial.covered));
-  return round.reducers->Merge(partial);
+  return round.reducers->Merge(std::move(partial));
 }
 
 absl::Status FoldUpdate(const UpdateRecord& record, std::string_view headers_text,

@@ -154,7 +154,8 @@ absl::StatusOr<Verification> CompareWithUpdates(const UpdateStore& store, const 
                                      ReadKeptUpdate(update, headers, payload, spec, limits));
           read.bytes_read += payload.size();
           if (IsPartialBody(kept.headers)) {
-            SPARSEAGG_ASSIGN_OR_RETURN(const RoundPartial partial, ReadKeptPartial(kept, spec));
+            SPARSEAGG_ASSIGN_OR_RETURN(RoundPartial partial, ReadKeptPartial(kept, spec));
+            for (Partial& tensor : partial.tensors) tensor = WithSlots(std::move(tensor));
             updates.insert(updates.end(), partial.covered.begin(), partial.covered.end());
             return reducers.Merge(partial);
           }

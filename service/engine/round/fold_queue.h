@@ -19,7 +19,7 @@ namespace sparseagg {
 // A counted update that is not yet folded into the accumulators.
 struct UpdateToFold {
   StagedTensors staged;
-  std::shared_ptr<const RoundPartial> partial;  // in place of `staged`, if the update is one
+  std::shared_ptr<RoundPartial> partial;  // in place of `staged`, if the update is one
   float weight = 1.0f;
   Reservation staging;  // memory of `staged`
   Reservation growth;   // aggregation memory

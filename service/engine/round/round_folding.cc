@@ -35,7 +35,7 @@ absl::Status Round::FoldAll(std::vector<UpdateToFold> updates) {
   for (UpdateToFold& update : updates) {
     UpdateToFold done = std::move(update);  // its memory is released after the fold
     SPARSEAGG_RETURN_IF_ERROR(done.partial != nullptr
-                                  ? reducers->Merge(*done.partial)
+                                  ? reducers->Merge(std::move(*done.partial))
                                   : reducers->Accumulate(std::move(done.staged), done.weight));
   }
   // Read on the strand and copied into the snapshot, for other threads.

@@ -58,7 +58,7 @@ class WrongAggregator : public Aggregator {
     }
     return inner_->Accumulate(std::move(update), weight);
   }
-  absl::Status Merge(const Partial& partial) override { return inner_->Merge(partial); }
+  absl::Status Merge(Partial partial) override { return inner_->Merge(std::move(partial)); }
   absl::StatusOr<Partial> Snapshot() override { return inner_->Snapshot(); }
   uint64_t memory_bytes() const override { return inner_->memory_bytes(); }
   PlanReport plan_report() const override { return inner_->plan_report(); }

@@ -117,6 +117,8 @@ TEST_F(PartialBytesTest, DoNotDependOnBackendsCutsAndTrees) {
           states.pop_back();
           states.back() = std::move(merged);
         }
+        states[0] = WithSlots(std::move(states[0]));
+        EXPECT_TRUE(WritePartial(Wrap(states[0], 0)) == expected) << op << ", as slots";
         Rebase(states[0], IsFloating(type) && op != "min" && op != "max" ? -137 : 0);
         EXPECT_TRUE(WritePartial(Wrap(states[0], 0)) == expected)
             << op << " of " << ValueTypeName(type) << ", values " << static_cast<int>(values)
@@ -254,13 +256,43 @@ TEST_F(HostilePartialTest, MemoryIsReservedBeforeItIsTaken) {
   };
   const auto read = ReadPartial(bytes, {.specs = {}, .reserve = count});
   ASSERT_TRUE(read.ok());
-  EXPECT_GE(most, read->tensors[0].rows.size() * (sizeof(uint64_t) + 3 * sizeof(Int128)));
+  EXPECT_GE(most, read->tensors[0].rows.size() * (sizeof(uint64_t) + 3 * sizeof(double)));
   const auto refuse = [](uint64_t) { return absl::ResourceExhaustedError("full"); };
   EXPECT_TRUE(
       absl::IsResourceExhausted(ReadPartial(bytes, {.specs = {}, .reserve = refuse}).status()));
 }
 
-// --- Blocks ---
+// --- Cells and blocks ---
+
+// Cells are doubles below 2^970, and what they do not hold is in the side table.
+TEST_F(PartialBytesTest, KeepEverySumOfCellsAndSideEntries) {
+  Partial state;
+  state.spec = MakeSpec("mean_of_contributors", ValueType::kF64, 100, 2);
+  state.contributors = 3;
+  state.total_weight.Add(3.0);
+  const std::vector<double> cells = {1.5, 0x1p969, 0.0, -0x1p-1074, 1.0, 2.0};
+  const std::vector<double> row_cells = {1.0, 2.0, 3.0};
+  state.rows = {3, 7, 99};
+  const auto bytes_of = [](const std::vector<double>& values) {
+    const auto* begin = reinterpret_cast<const std::byte*>(values.data());
+    return HostVector<std::byte>(begin, begin + values.size() * sizeof(double));
+  };
+  state.cells = bytes_of(cells);
+  state.row_cells = bytes_of(row_cells);
+  state.side = {{3, 1, 969, 3}, {7, 2, -60, 1}, {99, 0, -1000, 7}, {99, 0, 1000, -9}};
+  const std::string bytes = WritePartial(Wrap(state, 3));
+  EXPECT_TRUE(WritePartial(Wrap(WithSlots(state), 3)) == bytes);
+  const auto again = ReadPartial(bytes, {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(WritePartial(*again) == bytes);
+  for (const double cell : AsDoubles(again->tensors[0].cells))
+    EXPECT_LT(std::abs(cell), kCellLimit);
+  for (const auto& backend : backends_) {
+    const auto aggregator = testing::NewAggregator(*backend, state.spec);
+    ASSERT_TRUE(aggregator->Merge(again->tensors[0]).ok());
+    EXPECT_TRUE(WritePartial(Wrap(*aggregator->Snapshot(), 3)) == bytes) << backend->info().name;
+  }
+}
 
 TEST(PartialBlock, EveryFormIsReadBack) {
   std::mt19937_64 random(5);
