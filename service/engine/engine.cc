@@ -72,7 +72,10 @@ class EngineImpl : public Engine {
     for (const auto& round : rounds_.List(after, limit)) snapshots.push_back(round->Snapshot());
     return snapshots;
   }
-  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Seal();
+  }
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override {
     return FailRound(name, /*failure=*/"");
   }
@@ -82,7 +85,16 @@ class EngineImpl : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
     return round->Abort(failure);
   }
-  absl::Status WithdrawRound(std::string_view name) override;
+  absl::Status WithdrawRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
+    return Erase(*round, Round::NameAfter::kFree);
+  }
+  absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                            const DividedResult& divided) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->SealDivided(divided);
+  }
 
   absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchScope what,
                                     OnChange on_change) override {
@@ -202,11 +214,6 @@ std::string EngineImpl::NewRoundId(std::string_view tenant) {
   }
 }
 
-absl::StatusOr<RoundSnapshot> EngineImpl::SealRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  return round->Seal();
-}
-
 absl::Status EngineImpl::DeleteRound(std::string_view name) {
   const auto found = rounds_.Find(name);
   if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
@@ -226,12 +233,6 @@ absl::Status EngineImpl::Erase(Round& round, Round::NameAfter name_after) {
       }));
   round.NotifyDeleted();
   return absl::OkStatus();
-}
-
-absl::Status EngineImpl::WithdrawRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
-  return Erase(*round, Round::NameAfter::kFree);
 }
 
 void EngineImpl::ScheduleIdleCheck() {
