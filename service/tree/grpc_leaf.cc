@@ -22,8 +22,36 @@ using Stub = v1::AggregationService::Stub;
 
 constexpr uint64_t kCallMs = 10'000;
 constexpr uint64_t kTransferMs = 3'600'000;
+constexpr uint64_t kReadMs = 60'000;
 
 absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
+
+// The calls in progress. Thread-safe.
+class Calls {
+ public:
+  // Returns whether the call may begin.
+  bool Enter(grpc::ClientContext& context) {
+    const std::lock_guard lock(mutex_);
+    if (!cancelled_) contexts_.insert(&context);
+    return !cancelled_;
+  }
+  // Returns whether Cancel() was called.
+  bool Leave(grpc::ClientContext& context) {
+    const std::lock_guard lock(mutex_);
+    contexts_.erase(&context);
+    return cancelled_;
+  }
+  void Cancel() {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  }
+
+ private:
+  std::mutex mutex_;
+  bool cancelled_ = false;
+  std::set<grpc::ClientContext*> contexts_;
+};
 
 class GrpcLeaf : public LeafLink {
  public:
@@ -61,9 +89,11 @@ class GrpcLeaf : public LeafLink {
     });
   }
 
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) override {
+  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
+                                              const std::optional<RowRange>& rows) override {
     v1::GetPartialRequest request;
     request.set_name(name);
+    if (rows.has_value()) *request.mutable_rows() = ToProto(*rows);
     LeafPartial partial;
     bool found = false;
     const absl::Status status = Call(kCallMs, [&](grpc::ClientContext& context) {
@@ -82,10 +112,11 @@ class GrpcLeaf : public LeafLink {
   }
 
   absl::Status ReadPartial(
-      const std::string& name, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
     v1::GetPartialRequest request;
     request.set_name(name);
+    if (rows.has_value()) *request.mutable_rows() = ToProto(*rows);
     request.set_offset(offset);
     absl::Status taken;
     const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
@@ -100,11 +131,68 @@ class GrpcLeaf : public LeafLink {
     return taken.ok() ? read : taken;
   }
 
-  void Cancel() override {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  absl::StatusOr<OwnerRound> GetOwned(const std::string& name) override {
+    v1::GetRoundRequest request;
+    request.set_name(name);
+    v1::Round round;
+    SPARSEAGG_RETURN_IF_ERROR(Call(kCallMs, [&](grpc::ClientContext& context) {
+      return stub_->GetRound(&context, request, &round);
+    }));
+    OwnerRound owned = {.state = static_cast<RoundState>(round.state()),
+                        .failure = round.failure(),
+                        .nnz = {},
+                        .manifest = {}};
+    for (const v1::TensorStatus& tensor : round.tensors()) owned.nnz.push_back(tensor.nnz_result());
+    owned.manifest.contributors = round.manifest().contributors();
+    owned.manifest.infinite_values = round.manifest().infinite_values();
+    owned.manifest.updates_digest = round.manifest().updates_digest();
+    owned.manifest.result_digest = round.manifest().result_digest();
+    return owned;
   }
+  absl::StatusOr<Verification> Verify(const std::string& name) override {
+    v1::VerifyRoundRequest request;
+    request.set_name(name);
+    v1::VerifyRoundResponse verified;
+    SPARSEAGG_RETURN_IF_ERROR(Call(kTransferMs, [&](grpc::ClientContext& context) {
+      return stub_->VerifyRound(&context, request, &verified);
+    }));
+    return Verification{verified.contributors(), verified.bytes_read(), verified.updates_digest(),
+                        verified.result_digest(), verified.backend()};
+  }
+  void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                  PartReader::Done done) override {
+    struct Reading {
+      client::Caller caller;
+      std::shared_ptr<Stub> stub;  // in use until the call is over
+      std::shared_ptr<Calls> calls;
+      PartReader::Done done;
+      grpc::ClientContext context;
+      v1::ReadResultRequest request;
+      v1::ReadResultResponse response;
+    };
+    const auto reading = std::make_shared<Reading>();
+    reading->caller = caller_;
+    reading->stub = stub_;
+    reading->calls = calls_;
+    reading->done = std::move(done);
+    reading->request = request;
+    reading->request.mutable_result()->set_name(name);
+    const absl::Status prepared = client::Prepare(reading->context, caller_, kReadMs);
+    if (!prepared.ok()) return reading->done(prepared);
+    if (!calls_->Enter(reading->context)) return reading->done(Cancelled());
+    stub_->async()->ReadResult(&reading->context, &reading->request, &reading->response,
+                               [reading](const grpc::Status& status) {
+                                 if (reading->calls->Leave(reading->context) && !status.ok()) {
+                                   return reading->done(Cancelled());
+                                 }
+                                 const absl::Status read =
+                                     client::ToStatus(status, reading->caller.route);
+                                 if (!read.ok()) return reading->done(read);
+                                 reading->done(std::move(reading->response));
+                               });
+  }
+
+  void Cancel() override { calls_->Cancel(); }
 
  private:
   template <class Request>
@@ -122,25 +210,15 @@ class GrpcLeaf : public LeafLink {
   absl::Status Call(uint64_t timeout_ms, const Run& run) {
     grpc::ClientContext context;
     SPARSEAGG_RETURN_IF_ERROR(client::Prepare(context, caller_, timeout_ms));
-    {
-      const std::lock_guard lock(mutex_);
-      if (cancelled_) return Cancelled();
-      contexts_.insert(&context);
-    }
+    if (!calls_->Enter(context)) return Cancelled();
     const grpc::Status status = run(context);
-    {
-      const std::lock_guard lock(mutex_);
-      contexts_.erase(&context);
-      if (cancelled_ && !status.ok()) return Cancelled();
-    }
+    if (calls_->Leave(context) && !status.ok()) return Cancelled();
     return client::ToStatus(status, caller_.route);
   }
 
   const client::Caller caller_;
-  const std::unique_ptr<Stub> stub_;
-  std::mutex mutex_;
-  bool cancelled_ = false;
-  std::set<grpc::ClientContext*> contexts_;
+  const std::shared_ptr<Stub> stub_;
+  const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
 };
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/engine/result/part_reader.h"
 #include "service/engine/round_state.h"
 #include "service/engine/types.h"
 
@@ -17,6 +20,14 @@ namespace sparseagg {
 struct LeafRound {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
+};
+
+// The round of an owner.
+struct OwnerRound {
+  RoundState state = RoundState::kOpen;
+  std::string failure;
+  std::vector<uint64_t> nnz;  // [tensors], of the result
+  Manifest manifest;          // of these fields: counts and digests; set once it is published
 };
 
 struct LeafPartial {
@@ -39,12 +50,20 @@ class LeafLink {
   virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;
   virtual absl::Status Abort(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name) = 0;
-  // The partial aggregate of a published round.
-  virtual absl::StatusOr<LeafPartial> DescribePartial(const std::string& name) = 0;
+  // The partial aggregate of a published round; with `rows`, only of these.
+  virtual absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
+                                                      const std::optional<RowRange>& rows) = 0;
   // Calls `on_bytes` with the bytes from `offset` on, in order, until it returns an error.
   virtual absl::Status ReadPartial(
-      const std::string& name, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
       const std::function<absl::Status(uint64_t offset, std::string_view bytes)>& on_bytes) = 0;
+  // Of an owner; UNIMPLEMENTED if the link reaches none.
+  virtual absl::StatusOr<OwnerRound> GetOwned(const std::string& name);
+  virtual absl::StatusOr<Verification> Verify(const std::string& name);
+  // Returns at once; calls `done` once, from any thread, also after the link is destroyed. The name
+  // in the request is not used.
+  virtual void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                          PartReader::Done done);
   // Makes calls in progress, and all later ones, fail soon.
   virtual void Cancel() {}
 };

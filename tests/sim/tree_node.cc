@@ -110,7 +110,8 @@ absl::Status SimulatedLink::Delete(const std::string& name) {
   return Call([&] { return leaf_.engine().DeleteRound(name); });
 }
 
-absl::StatusOr<LeafPartial> SimulatedLink::DescribePartial(const std::string& name) {
+absl::StatusOr<LeafPartial> SimulatedLink::DescribePartial(
+    const std::string& name, const std::optional<RowRange>& /*rows: no owners here*/) {
   return Call([&]() -> absl::StatusOr<LeafPartial> {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto result, leaf_.engine().Result(name));
     return LeafPartial{result->partial.size(), std::string(PartialDigest(result->partial))};
@@ -118,7 +119,7 @@ absl::StatusOr<LeafPartial> SimulatedLink::DescribePartial(const std::string& na
 }
 
 absl::Status SimulatedLink::ReadPartial(
-    const std::string& name, uint64_t offset,
+    const std::string& name, const std::optional<RowRange>& /*rows*/, uint64_t offset,
     const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) {
   constexpr uint64_t kChunk = 100;
   if (!IsConnected()) return Silence();

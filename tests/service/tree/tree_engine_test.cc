@@ -38,7 +38,7 @@ class WatchedEngine : public ForwardingEngine {
 TEST(TreeEngineTest, CopiesNoSnapshotForTheWatchersOfARoundWithoutLeaves) {
   TreeBench bench(0, "");
   WatchedEngine inner(bench.root.engine());
-  const auto tree = TreeEngine::Start(bench.Options(), inner, bench.root.store(), nullptr);
+  const auto tree = TreeEngine::Start(bench.Options(), {}, inner, bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   const std::optional<RoundSnapshot> round = RoundSnapshot{};
   const std::optional<RoundSnapshot>* seen = nullptr;
@@ -54,7 +54,7 @@ TEST(TreeEngineTest, CallsAboutARoundWithLeavesWaitForThem) {
   TreeOptions options = bench.Options();
   options.poll_interval = std::chrono::seconds(1);
   auto tree =
-      TreeEngine::Start(std::move(options), bench.root.engine(), bench.root.store(), nullptr);
+      TreeEngine::Start(std::move(options), {}, bench.root.engine(), bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("r")).ok());
   ASSERT_TRUE(bench.root.engine().CreateRound(Args("without")).ok());
@@ -80,7 +80,7 @@ TEST(TreeEngineTest, ALongTransferDelaysNoOtherRoundOfTheLeaf) {
   options.shortest_pause = options.longest_pause = std::chrono::milliseconds(5);
   options.log = [](std::string_view, const std::string&, const std::string&) {};
   auto tree =
-      TreeEngine::Start(std::move(options), bench.root.engine(), bench.root.store(), nullptr);
+      TreeEngine::Start(std::move(options), {}, bench.root.engine(), bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("slow")).ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("fast", {.goal_contributors = 1})).ok());
