@@ -116,6 +116,18 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class ResultPart:
+    """Rows of a result, which a leaf has as the result of a round of its own.
+
+    owner, address: id and address of the leaf.
+    round: name of its round there."""
+
+    owner: str
+    address: str
+    round: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The facts about the updates from which a published result was computed.
 
@@ -130,6 +142,7 @@ class Manifest:
     seal_reason: "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction.
     late: those of `rejected` that came when no more were accepted, by cause: a reason to seal, or "FULL".
     given_up_leaves: ids of the leaves that were given up: nothing that was sent to them is counted.
+    parts: of a round with owners: where the rows are, in their order: a `ResultPart` each.
     """
 
     contributors: int
@@ -143,6 +156,7 @@ class Manifest:
     seal_reason: str = ""
     late: dict[str, int] = field(default_factory=dict, hash=False)
     given_up_leaves: tuple[str, ...] = ()
+    parts: tuple[ResultPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -328,6 +342,7 @@ def manifest_from_proto(message: Any) -> Manifest:
         seal_reason=_seal_reason(message),
         late=dict(message.late),
         given_up_leaves=tuple(message.given_up_leaves),
+        parts=tuple(ResultPart(p.owner.id, p.owner.address, p.round) for p in message.parts),
     )
 
 
@@ -431,6 +446,5 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
 
 
 def _seal_reason(message: Any) -> str:
-    if not message.seal_reason:
-        return ""
-    return enum_name(types_pb2.SealReason, message.seal_reason, "SEAL_REASON_")
+    reason = message.seal_reason
+    return enum_name(types_pb2.SealReason, reason, "SEAL_REASON_") if reason else ""

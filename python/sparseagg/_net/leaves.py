@@ -63,6 +63,11 @@ class LeafClients:
         clients = self.__dict__.setdefault("_leaf_clients", {})
         return clients.get(address) or clients.setdefault(address, self.new_client(address))
 
+    def part_handles(self, manifest: Any) -> tuple[Any, ...]:
+        """Returns handles of the rounds of the owners of a result."""
+        parts = () if manifest is None else manifest.parts
+        return tuple(self.leaf_client(part.address).round(part.round) for part in parts)
+
     def leaf_clients(self) -> list[Any]:
         """Returns all that were made, to be closed."""
         return list(self.__dict__.get("_leaf_clients", {}).values())
