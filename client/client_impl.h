@@ -5,6 +5,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -31,6 +32,9 @@ using Stub = v1::AggregationService::StubInterface;
 inline constexpr char kAuto[] = "auto";
 inline constexpr char kPacked[] = "coo.packed";
 
+// A leaf that has been away for so long may have moved.
+inline constexpr uint64_t kLeafAwayMs = 3000;
+
 struct Client::Impl {
   Caller caller;
   const ClientOptions& options = caller.options;
@@ -40,10 +44,17 @@ struct Client::Impl {
   std::optional<bool> knows_packed;
   RoundOrigins origins;
   std::optional<Leaves> leaves;
+  std::atomic<bool> is_leaf = false;  // another client has made this one for a leaf
 
-  // The limits of a short call, and of one that transfers data.
-  TimeLimits short_call() const { return {options.call_timeout_ms, 0}; }
-  TimeLimits transfer() const { return {options.transfer_timeout_ms, options.call_timeout_ms}; }
+  // The limits of a short call, and of one that transfers data. Those of a leaf's client end soon
+  // without a server, so that the root is asked where the leaf is.
+  TimeLimits short_call() const { return {options.call_timeout_ms, asks_root() ? kLeafAwayMs : 0}; }
+  TimeLimits transfer() const {
+    uint64_t away_ms = options.call_timeout_ms;
+    if (asks_root() && (away_ms == 0 || away_ms > kLeafAwayMs)) away_ms = kLeafAwayMs;
+    return {options.transfer_timeout_ms, away_ms};
+  }
+  bool asks_root() const { return is_leaf && options.retry.attempts_max == 0; }
 
   // Runs `call(context, response)`, a unary call of the stub, until it succeeds or must not be
   // repeated.
@@ -129,6 +140,12 @@ struct Client::Impl {
                                      const Progress& progress);
   std::vector<absl::StatusOr<Receipt>> SubmitManyHere(const std::string& round,
                                                       std::span<const Update> updates);
+  // Returns the client of the contributor's leaf; null: this server takes the update.
+  absl::StatusOr<std::shared_ptr<Client>> FindLeaf(const std::string& round,
+                                                   const std::string& contributor);
+  // Asks this server, the root, for the leaves of the round, after the error of one; once if that
+  // does not answer.
+  absl::Status AskForLeaves(const std::string& round, const absl::Status& error);
   // Asks for the leaves of the round if it may have some and they are not known.
   absl::Status LearnLeaves(const std::string& round, bool may_have_some);
   absl::StatusOr<Receipt> SubmitWhole(EncodedUpdate update, const Progress& progress);

@@ -1,6 +1,7 @@
 // The functions of Client that send updates: one update whole or in chunks, by its size, or many
 // small ones together (many_updates.h).
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -15,11 +16,38 @@
 namespace sparseagg::client {
 namespace {
 
-// Whether the update may belong to another server than `sent_to`, a leaf or null, which has refused
-// it: the tree of the round that is remembered may be that of an earlier round.
-bool MayHaveMoved(const std::shared_ptr<Client>& sent_to, const absl::Status& refusal) {
-  return ErrorReason(refusal) == "WRONG_LEAF" || (sent_to != nullptr && absl::IsNotFound(refusal));
+bool IsSilence(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
+
+// What becomes of updates that a server did not take.
+class LeafSearch {
+ public:
+  explicit LeafSearch(const ClientOptions& options) : options_(options) {}
+
+  // Whether the update may belong to another server than `sent_to`, a leaf or null: the tree of the
+  // round that is remembered may be that of an earlier round, and a leaf may have another address.
+  bool MayHaveMoved(const std::shared_ptr<Client>& sent_to, const absl::Status& refusal) const {
+    const bool is_leaf = sent_to != nullptr;
+    if (is_leaf && absl::IsUnavailable(refusal)) return options_.retry.attempts_max != 1;
+    return turns_ == 0 &&
+           (ErrorReason(refusal) == "WRONG_LEAF" || (is_leaf && absl::IsNotFound(refusal)));
+  }
+  void NextTurn() {  // the root has been asked
+    if (turns_++ == 0) first_ = std::chrono::steady_clock::now();
+  }
+  // Whether an update is sent again to a leaf that is where it was.
+  bool GoesOn(const absl::Status& refusal) const {
+    if (!absl::IsUnavailable(refusal) || options_.retry.attempts_max != 0) return false;
+    const auto limit = std::chrono::milliseconds(options_.call_timeout_ms);
+    return limit.count() == 0 || std::chrono::steady_clock::now() - first_ < limit;
+  }
+
+ private:
+  const ClientOptions& options_;
+  int turns_ = 0;
+  std::chrono::steady_clock::time_point first_;
+};
 
 }  // namespace
 
@@ -123,23 +151,48 @@ absl::Status Client::Impl::LearnLeaves(const std::string& round, bool may_have_s
   return NamedRoundCall(round, &Stub::GetRound).status();
 }
 
+absl::StatusOr<std::shared_ptr<Client>> Client::Impl::FindLeaf(const std::string& round,
+                                                               const std::string& contributor) {
+  SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Client> leaf, leaves->Find(round, contributor));
+  if (leaf != nullptr) leaf->impl_->is_leaf = true;
+  return leaf;
+}
+
+absl::Status Client::Impl::AskForLeaves(const std::string& round, const absl::Status& error) {
+  if (!absl::IsUnavailable(error)) return NamedRoundCall(round, &Stub::GetRound).status();
+  v1::GetRoundRequest request;
+  request.set_name(RoundName(round));
+  SPARSEAGG_ASSIGN_OR_RETURN(const v1::Round answer,
+                             Attempt<v1::Round>(kLeafAwayMs, [&](auto* context, auto* response) {
+                               return stub->GetRound(context, request, response);
+                             }));
+  SPARSEAGG_ASSIGN_OR_RETURN(const RoundInfo info, FromProto(answer));
+  leaves->Learn(info.name, info.tree);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Receipt> Client::Submit(const std::string& round, const Update& update,
                                        const Progress& progress) {
   const std::string name = RoundName(round);
   // An ordinary server is spared the call. The first update that a root gets tells that it is one.
   SPARSEAGG_RETURN_IF_ERROR(impl_->LearnLeaves(round, impl_->leaves->IsRoot()));
   SPARSEAGG_ASSIGN_OR_RETURN(std::shared_ptr<Client> leaf,
-                             impl_->leaves->Find(name, update.contributor));
-  for (bool again = false;; again = true) {
+                             impl_->FindLeaf(name, update.contributor));
+  LeafSearch search(impl_->options);
+  for (;;) {
     Impl& there = leaf == nullptr ? *impl_ : *leaf->impl_;
     absl::StatusOr<Receipt> receipt = there.SubmitHere(round, update, progress);
     // The leaf may have another address now.
     if (absl::IsUnavailable(receipt.status())) impl_->leaves->Forget(name);
-    if (again || !MayHaveMoved(leaf, receipt.status())) return receipt;
-    if (!impl_->NamedRoundCall(round, &Stub::GetRound).ok()) return receipt;
-    SPARSEAGG_ASSIGN_OR_RETURN(const std::shared_ptr<Client> now,
-                               impl_->leaves->Find(name, update.contributor));
-    if (now == leaf) return receipt;
+    if (!search.MayHaveMoved(leaf, receipt.status())) return receipt;
+    search.NextTurn();
+    const absl::Status asked = impl_->AskForLeaves(round, receipt.status());
+    if (!asked.ok() && !IsSilence(asked)) return receipt;
+    std::shared_ptr<Client> now = leaf;
+    if (asked.ok()) {
+      SPARSEAGG_ASSIGN_OR_RETURN(now, impl_->FindLeaf(name, update.contributor));
+    }
+    if (now == leaf && !search.GoesOn(receipt.status())) return receipt;
     leaf = now;
   }
 }
@@ -156,13 +209,16 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
   std::vector<std::shared_ptr<Client>> sent_to(updates.size());  // null: this server
   std::vector<size_t> left(updates.size());
   std::iota(left.begin(), left.end(), size_t{0});
+  LeafSearch search(impl_->options);
+  absl::Status asked;
   for (bool again = false;; again = true) {
     std::map<Client*, std::vector<size_t>> by_leaf;
     for (const size_t i : left) {
-      const auto leaf = impl_->leaves->Find(name, updates[i].contributor);
+      // A root that does not answer, either, says nothing new.
+      const auto leaf = asked.ok() ? impl_->FindLeaf(name, updates[i].contributor) : sent_to[i];
       if (!leaf.ok()) {
         outcomes[i] = leaf.status();
-      } else if (!again || *leaf != sent_to[i]) {
+      } else if (!again || *leaf != sent_to[i] || search.GoesOn(outcomes[i].status())) {
         sent_to[i] = *leaf;
         by_leaf[leaf->get()].push_back(i);
       }
@@ -181,11 +237,13 @@ std::vector<absl::StatusOr<Receipt>> Client::SubmitMany(const std::string& round
     for (std::thread& thread : threads) thread.join();
     left.clear();
     for (size_t i = 0; i < outcomes.size(); ++i) {
-      if (MayHaveMoved(sent_to[i], outcomes[i].status())) left.push_back(i);
+      if (search.MayHaveMoved(sent_to[i], outcomes[i].status())) left.push_back(i);
       if (absl::IsUnavailable(outcomes[i].status())) impl_->leaves->Forget(name);
     }
-    if (again || left.empty()) return outcomes;
-    if (!impl_->NamedRoundCall(round, &Stub::GetRound).ok()) return outcomes;
+    if (by_leaf.empty() || left.empty()) return outcomes;
+    search.NextTurn();
+    asked = impl_->AskForLeaves(round, outcomes[left.front()].status());
+    if (!asked.ok() && !IsSilence(asked)) return outcomes;
   }
 }
 

@@ -265,7 +265,7 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   server.inner = MakeEngine(std::move(engine_options), *server.backend.backend, *server.store);
   WarnOfMemory(server.inner->Stats().aggregation_bytes_max, config.limits.staging_bytes_max, log);
   SPARSEAGG_RETURN_IF_ERROR(server.inner->Recover());
-  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.inner, *server.store, log));
+  SPARSEAGG_RETURN_IF_ERROR(RecoverTasks(*server.tasks, *server.inner, log));
   SPARSEAGG_ASSIGN_OR_RETURN(
       server.engine, StartTree(config, *server.inner, *server.store, server.task_rows, log));
   const auto rounds = server.engine->ListRounds("", std::numeric_limits<size_t>::max());

@@ -1,7 +1,5 @@
 #include "service/server_tasks.h"
 
-#include <chrono>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,26 +48,6 @@ class TaskEvents : public TaskObserver {
   Protection& protection_;
 };
 
-// A round, told from others of its name.
-using RoundKey = std::pair<std::string, std::chrono::system_clock::time_point>;
-
-// What the failure of a damaged round begins with: the name of its status.
-const std::string kDamaged = absl::StatusCodeToString(absl::StatusCode::kDataLoss);
-
-// Returns the rounds for which this start had no memory: the engine has them as ABORTED, and the
-// store has them as open. A damaged round is not one of them, since it stays damaged.
-std::set<RoundKey> NotRestored(Engine& engine, const UpdateStore& store) {
-  std::set<RoundKey> rounds;
-  for (const RoundRecord& record : store.Rounds()) {
-    if (record.phase != RoundPhase::kOpen) continue;
-    const auto round = engine.GetRound(record.name);
-    const bool is_scarce =
-        round.ok() && round->state == RoundState::kAborted && !round->failure.starts_with(kDamaged);
-    if (is_scarce) rounds.emplace(record.name, round->create_time);
-  }
-  return rounds;
-}
-
 }  // namespace
 
 std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protection, const Log& log,
@@ -83,13 +61,10 @@ std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protect
   return std::make_shared<Tasks>(std::move(options), store, rows);
 }
 
-absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const UpdateStore& store, const Log& log) {
-  const auto find_round = [&engine, not_restored = NotRestored(engine, store)](
-                              const std::string& name) -> absl::StatusOr<RoundOfTasks> {
+absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log) {
+  const auto find_round = [&engine](const std::string& name) -> absl::StatusOr<RoundOfTasks> {
     SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine.GetRound(name));
-    if (not_restored.contains({name, round.create_time})) {
-      return absl::UnavailableError(round.failure);
-    }
+    if (round.may_open_again) return absl::UnavailableError(round.failure);
     return RoundOfTasks{.state = round.state,
                         .created = round.create_time.time_since_epoch().count(),
                         .durability = round.spec.durability,

@@ -21,9 +21,9 @@ std::shared_ptr<Tasks> MakeTasks(const ServerConfig& config, Protection& protect
                                  const UpdateStore& store, TaskRowStore* rows);
 
 // Takes up the tasks that the store has kept. Call it after Engine::Recover(). `engine` must
-// outlive the calls of `tasks`. `store` is that of the engine. The tasks of a round that the next
-// start may restore stay, although the engine shows the round as ABORTED.
-absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const UpdateStore& store, const Log& log);
+// outlive the calls of `tasks`. The tasks of a round that the next start may restore stay, although
+// the engine shows the round as ABORTED.
+absl::Status RecoverTasks(Tasks& tasks, Engine& engine, const Log& log);
 
 }  // namespace sparseagg
 

@@ -22,6 +22,7 @@ from sparseagg.errors import (
     InvalidUpdateError,
     NotFoundError,
     SparseAggError,
+    UnavailableError,
 )
 from sparseagg.records import RoundInfo, StoreEpoch, epoch_from_proto
 from sparseagg.security import Access, Tls, Token
@@ -113,6 +114,7 @@ class RoundBase:
         self.name = name
         self._specs: dict[str, TensorSpec] | None = None
         self._leaves: RoundLeaves | None = None
+        self._asks_leaves = False  # before the next update
         self._birth: Birth | None = None
         if info is not None:
             self._specs = {spec.name: spec for spec in info.tensors}
@@ -124,6 +126,10 @@ class RoundBase:
         if self._leaves is None or update.is_partial:
             return self
         return self._leaves.handle(self, update.header.contributor)
+
+    def _ask_leaves_again(self, error: SparseAggError) -> None:
+        """After `error` of a leaf: the next update asks the root where the leaf is now."""
+        self._asks_leaves = self._asks_leaves or isinstance(error, UnavailableError)
 
     def _was_born(self, durability: str, epoch: StoreEpoch) -> None:
         """Keeps the first that is told."""

@@ -113,14 +113,14 @@ class UpdateStream:
         self._offset: int | None = None  # answer to the BeginUpdate under way
         self._committed: dict[str, int] = {}  # the most that the server had of each large one
 
-    def submit(self, update: EncodedUpdate) -> None:
-        """Sends `update`; waits first while too much is unanswered."""
+    def submit(self, update: EncodedUpdate, message: Any = None) -> None:
+        """Sends `update`; waits first while too much is unanswered. message: it as a whole, if it is made already."""
         while self._is_full(update):
             self._step()
         self._pending[update.update_id] = update
         self._pending_bytes += update.message_bytes
         if update.message_bytes <= self._message_bytes_max:
-            self._messages[update.update_id] = aggregation_pb2.StreamUpdatesRequest(
+            self._messages[update.update_id] = message or aggregation_pb2.StreamUpdatesRequest(
                 update=update.whole(), takes_more=True
             )
         self._attempt(lambda stream: self._send(stream, update))
@@ -132,6 +132,10 @@ class UpdateStream:
             self._step()
         if self._stream is not None:
             self._stream.sent_all()
+
+    def unanswered(self) -> list[tuple[EncodedUpdate, Any]]:
+        """Returns the updates that were submitted and are not answered, each with what `submit` calls its message."""
+        return [(update, self._messages.get(key)) for key, update in self._pending.items()]
 
     def close(self) -> None:
         """Gives up what is not answered."""

@@ -48,6 +48,8 @@ class SparseAggError(Exception):
     """
 
     default_code = grpc.StatusCode.UNKNOWN
+    # Set where the server has been away for so long that it may be found elsewhere (_net/leaves.py).
+    _may_have_moved = False
 
     def __init__(
         self,

@@ -12,13 +12,14 @@ from typing import Any, Callable, Literal, SupportsFloat, overload
 from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
+from sparseagg._net.leaf_streams import LeafStreams, send_to_leaf
 from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.partials import PartialRound
 from sparseagg._net.transport import Transport
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
 from sparseagg._requests import Update
-from sparseagg._uploads import Outcome, UpdateStream
+from sparseagg._uploads import Outcome
 from sparseagg.errors import (
     DeadlineExceededError,
     NotFoundError,
@@ -56,6 +57,7 @@ class Round(PartialRound):
         answer = self._call("GetRound", request, timeout=timeout)
         info = round_from_proto(answer)
         self._leaves = RoundLeaves(answer)
+        self._asks_leaves = False
         self._was_born(info.durability, info.epoch)
         return info
 
@@ -65,7 +67,7 @@ class Round(PartialRound):
         return self._specs_within(None)
 
     def _specs_within(self, limit: _requests.TimeLimit | None) -> Mapping[str, TensorSpec]:
-        if self._specs is None:
+        if self._specs is None or self._asks_leaves:
             info = self._info(_requests.question_seconds(limit))
             self._specs = {spec.name: spec for spec in info.tensors}
         return self._specs
@@ -142,7 +144,7 @@ class Round(PartialRound):
         """Sends one update, whole or in chunks, none of which may take longer than `idle_timeout`."""
         leaf = self._at_leaf(update)
         if leaf is not self:
-            return leaf._send(update, idle_timeout, call_timeout, meter)
+            return send_to_leaf(self, leaf, update, idle_timeout, call_timeout, meter)
         if update.message_bytes <= self._server().message_bytes_max:
             message = update.whole()
             begin = time.monotonic()
@@ -422,20 +424,14 @@ class Round(PartialRound):
             outcomes[positions.pop(id(update))] = outcome
 
         with ExitStack() as stack:
-            streams: dict[Round, UpdateStream] = {}  # by the handle at the leaf
+            streams = LeafStreams(self, stack, on_answer, timeout, meter)
             for position, update in enumerate(updates):
                 if isinstance(update, SparseAggError):
                     outcomes[position] = update
                     continue
-                leaf = self._at_leaf(update)
-                if leaf not in streams:
-                    limit = leaf._server().message_bytes_max
-                    stream = UpdateStream(leaf._transport, limit, on_answer, timeout, meter)
-                    streams[leaf] = stack.enter_context(stream)
                 positions[id(update)] = position
-                streams[leaf].submit(update)
-            for stream in streams.values():
-                stream.finish()
+                streams.submit(update)
+            streams.finish()
         ordered = [outcomes[position] for position in range(len(outcomes))]
         return self._all_explained(ordered)
 

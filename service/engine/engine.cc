@@ -26,14 +26,13 @@
 #include "service/engine/round/submission.h"
 #include "service/engine/round_table.h"
 #include "service/engine/upload/upload_table.h"
+#include "service/store/ledger.h"
 
 namespace sparseagg {
 namespace {
 
-// About the time until another instance, or this one after a restart, takes over.
-constexpr uint64_t kDrainingRetryAfterMs = 1000;
+constexpr uint64_t kDrainingRetryAfterMs = 1000;  // until another instance, or this one, serves
 
-// Returns the qualified name of a round.
 std::string RoundName(std::string_view tenant, std::string_view id) {
   return absl::StrCat(QualifiedName(tenant, kRoundPrefix), std::string(id));
 }
@@ -133,10 +132,10 @@ class EngineImpl : public Engine {
   // Deletes a round in a final state, and remembers its name or frees it at once.
   absl::Status Erase(Round& round, Round::NameAfter name_after);
   RoundServices ServicesFor(TenantBudgets& tenant) {
-    return {options_, store_,   executor_,          eraser_,
-            uploads_, tenants_, tenant.aggregation, draining_};
+    return {options_,           store_,    executor_, eraser_, uploads_, tenants_,
+            tenant.aggregation, draining_, start_id_};
   }
-  std::string NewRoundId(std::string_view tenant);
+  std::string NewRoundId(const CreateRoundArgs& args);
   absl::StatusOr<Receipt> SubmitTo(Round& round, const UpdateHeader& header, const UpdateBody& body,
                                    Reservation& staging);
   absl::StatusOr<std::shared_ptr<Upload>> BeginUploadTo(const std::shared_ptr<Round>& round,
@@ -158,6 +157,7 @@ class EngineImpl : public Engine {
   UploadTable uploads_;
   CommitGate drain_gate_;  // calls that Drain() waits for hold it shared
   std::atomic<bool> draining_ = false;
+  const std::string start_id_ = NewStoreId();
   // Declared last: their tasks use the members above, and the executor's tasks post to the eraser.
   const std::unique_ptr<ThreadPool> own_eraser_;
   const std::unique_ptr<ThreadPool> own_executor_;
@@ -187,7 +187,7 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   SPARSEAGG_ASSIGN_OR_RETURN(
       auto reducers, TensorReducers::Make(normal.spec, backend_, tenant.aggregation,
                                           {.result_nnz_max = options_.limits.result_nnz_max}));
-  const std::string id = args.round_id.empty() ? NewRoundId(args.tenant) : args.round_id;
+  const std::string id = args.round_id.empty() ? NewRoundId(normal) : args.round_id;
   round = std::make_shared<Round>(RoundName(args.tenant, id), std::move(reducers), clock,
                                   ServicesFor(tenant));
   const auto open_in_store = [&] {
@@ -205,12 +205,14 @@ absl::StatusOr<RoundSnapshot> EngineImpl::CreateRound(const CreateRoundArgs& arg
   return snapshot;
 }
 
-std::string EngineImpl::NewRoundId(std::string_view tenant) {
+std::string EngineImpl::NewRoundId(const CreateRoundArgs& args) {
+  const std::string& store = store_.Epoch().store_id;  // other roots may have the same leaves
+  const std::string root = args.spec.tree.is_root() ? "-" + store.substr(0, 8) : "";
   while (true) {
     const std::string time =
         absl::FormatTime("%Y%m%d-%H%M%S", absl::FromChrono(options_.now()), absl::UTCTimeZone());
-    const std::string id = absl::StrCat("r", time, "-", ++tenants_->Of(tenant).rounds_named);
-    if (!rounds_.Contains(RoundName(tenant, id))) return id;
+    const auto id = absl::StrCat("r", time, "-", ++tenants_->Of(args.tenant).rounds_named, root);
+    if (!rounds_.Contains(RoundName(args.tenant, id))) return id;
   }
 }
 

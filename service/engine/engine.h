@@ -102,8 +102,9 @@ class Engine {
   // Succeeds without a change for a round that is already deleted, as long as its name is
   // remembered.
   virtual absl::Status DeleteRound(std::string_view name) = 0;
-  // For service/tree/: AbortRound() with a failure, and the deletion of a round of which no caller
-  // has been told, which aborts it first and frees its name at once.
+  // For service/tree/: AbortRound() with a failure, which may be a leaf's round that is PUBLISHED,
+  // and the deletion of a round of which no caller has been told, which aborts it first and frees
+  // its name at once.
   virtual absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
                                                   const std::string& failure) = 0;
   virtual absl::Status WithdrawRound(std::string_view name) = 0;

@@ -68,6 +68,7 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
                             "; its updates are kept: the next start of the server restores the "
                             "round, DeleteRound deletes it")
              : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
+  round.snapshot.may_open_again = scarce && record.phase == RoundPhase::kOpen;
   round.snapshot.revision = RevisionOf(round.snapshot);
   return restored;
 }

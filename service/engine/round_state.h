@@ -2,7 +2,7 @@
 //
 //   OPEN --seal--> SEALED --publish--> PUBLISHED --retire--> RETIRED
 //
-// An abort leads from OPEN or SEALED to ABORTED.
+// An abort leads from OPEN or SEALED to ABORTED, and in a leaf's round from PUBLISHED (round.h).
 #ifndef SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 #define SPARSEAGG_SERVICE_ENGINE_ROUND_STATE_H_
 

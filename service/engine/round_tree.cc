@@ -25,6 +25,13 @@ absl::Status Invalid(const std::string& message) {
   return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC", message);
 }
 
+absl::Status WrongLeaf(const Leaf& leaf, std::string_view what) {
+  return WithMetadata(
+      WithMetadata(MakeError(absl::StatusCode::kFailedPrecondition, "WRONG_LEAF", what), "leaf",
+                   leaf.id),
+      "address", leaf.address);
+}
+
 }  // namespace
 
 std::string LeafSender(std::string_view leaf) {
@@ -102,10 +109,23 @@ absl::Status CheckLeaf(const RoundTree& tree, std::string_view round, std::strin
                  : absl::StrCat("contributor ", Quoted(contributor), " belongs to leaf ",
                                 Quoted(leaf.id), " of round ", Quoted(round), " at ",
                                 Quoted(leaf.address), "; send the update there");
-  return WithMetadata(
-      WithMetadata(MakeError(absl::StatusCode::kFailedPrecondition, "WRONG_LEAF", what), "leaf",
-                   leaf.id),
-      "address", leaf.address);
+  return WrongLeaf(leaf, what);
+}
+
+absl::Status CheckCovered(const RoundTree& tree, std::string_view round, std::string_view sender,
+                          std::span<const UpdateRecord> covered) {
+  const std::string_view own = sender.substr(kLeafSenderPrefix.size());
+  for (const UpdateRecord& update : covered) {
+    const Leaf& leaf = LeafOf(tree, round, update.contributor);
+    if (leaf.id == own) continue;
+    return WithMetadata(
+        WrongLeaf(leaf,
+                  absl::StrCat("the partial aggregate of leaf ", Quoted(own), " of round ",
+                               Quoted(round), " covers contributor ", Quoted(update.contributor),
+                               ", who belongs to leaf ", Quoted(leaf.id))),
+        "contributor", update.contributor);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sparseagg

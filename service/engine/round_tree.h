@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,12 @@ struct RoundTree {
   bool operator==(const RoundTree&) const = default;
 };
 
+// The start of the process that has a round.
+struct LeafStart {
+  std::string id;             // random
+  uint64_t contributors = 0;  // of the round, then
+};
+
 // What a root knows of one of its leaves.
 struct LeafStatus {
   Leaf leaf;
@@ -60,6 +67,9 @@ struct LeafStatus {
 // The update_id with which a root counts a leaf that was given up: with an empty partial aggregate,
 // so that the store decides, once, between this and the leaf's own.
 inline constexpr std::string_view kGivenUpId = "given-up";
+
+// What the failure of a leaf's round begins with when its root has ended without it.
+inline constexpr std::string_view kLeafGivenUp = "LEAF_GIVEN_UP";
 
 inline constexpr size_t kLeavesMax = 256;
 
@@ -105,6 +115,12 @@ const Leaf& LeafOf(const RoundTree& tree, std::string_view round, std::string_vi
 // partial aggregates of its leaves. `round`: without the tenant.
 absl::Status CheckLeaf(const RoundTree& tree, std::string_view round, std::string_view contributor,
                        bool is_partial);
+
+// Returns FAILED_PRECONDITION (WRONG_LEAF), whose metadata names contributor, leaf and address, if
+// a partial aggregate that a root gets from `sender`, one of its leaves, covers a contributor of
+// another leaf. Its time is the product of contributors and leaves (docs/trees.md).
+absl::Status CheckCovered(const RoundTree& tree, std::string_view round, std::string_view sender,
+                          std::span<const UpdateRecord> covered);
 
 }  // namespace sparseagg
 

@@ -100,8 +100,11 @@ struct RoundSnapshot {
   std::optional<Manifest> manifest;
   std::optional<DividedResult> divided;  // of a root with owners, from the seal on
   std::string failure;
+  // ABORTED, but open in the store with its updates: the next start of the server may restore it.
+  bool may_open_again = false;
   uint64_t revision = 0;
   StoreEpoch epoch;
+  LeafStart start;
 };
 
 // A published result. It is immutable and shared by all readers; a reader may keep it after its

@@ -69,6 +69,20 @@ grpc::ServerUnaryReactor* RunForRound(const std::string& round, Engine& engine, 
   return Run(calls, std::move(handler));
 }
 
+// Aborts the round of a leaf whose root does without it.
+absl::StatusOr<RoundSnapshot> GiveUpLeaf(Engine& engine, const std::string& name) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, engine.GetRound(name));
+  if (round.spec.tree.self.empty()) {
+    return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_SPEC",
+                     absl::StrCat("given_up is for the round of a leaf, and round \"", round.name,
+                                  "\" is none; abort it without"));
+  }
+  return engine.FailRound(
+      name,
+      absl::StrCat(std::string(kLeafGivenUp), ": the root has ended the round without leaf \"",
+                   round.spec.tree.self, "\", so no update that was sent to it is counted"));
+}
+
 absl::StatusOr<RoundSnapshot> Create(Engine& engine, const grpc::ByteBuffer& message,
                                      Durability default_durability) {
   v1::CreateRoundRequest request;
@@ -200,11 +214,13 @@ grpc::ServerUnaryReactor* AggregationService::AbortRound(grpc::CallbackServerCon
   if (!call.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, call.status());
   const auto abort = ReadSmall<v1::AbortRoundRequest>(*request);
   if (!abort.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, abort.status());
-  return RunForRound(abort->name(), *call->engine, commits_, calls_,
-                     Answer(response, [this, call = *call, name = abort->name()] {
-                       const auto acting = authoriser_.ActingFor(call.caller);
-                       return call.engine->AbortRound(name);
-                     }));
+  return RunForRound(
+      abort->name(), *call->engine, commits_, calls_,
+      Answer(response, [this, call = *call, abort = *abort]() -> absl::StatusOr<RoundSnapshot> {
+        const auto acting = authoriser_.ActingFor(call.caller);
+        if (!abort.given_up()) return call.engine->AbortRound(abort.name());
+        return GiveUpLeaf(*call.engine, abort.name());
+      }));
 }
 
 grpc::ServerUnaryReactor* AggregationService::DeleteRound(grpc::CallbackServerContext* context,

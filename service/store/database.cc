@@ -16,15 +16,17 @@ bool IsFullDisk(int code, int error) {
   return code == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT);
 }
 
+// For a new database: Tables::Shrink() can return the pages of deleted rounds to the file system.
+constexpr const char* kIncrementalVacuum = "PRAGMA auto_vacuum=INCREMENTAL";
+constexpr int64_t kIsIncremental = 2;
+
 // With WAL and synchronous=FULL, a commit is one append and one fsync. EXCLUSIVE must be set first:
 // it needs no shared memory and refuses a second process.
 constexpr const char* kPragmas[] = {
     "PRAGMA locking_mode=EXCLUSIVE",
     // For a new database: an update of 64 KB is 4 pages to copy, checksum and write, not 16.
     "PRAGMA page_size=16384",
-    // For a new database, too: Tables::Shrink() can return the pages of deleted rounds to the file
-    // system.
-    "PRAGMA auto_vacuum=INCREMENTAL",
+    kIncrementalVacuum,
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     // The unit is KiB. A group of 64 updates of 64 KB stays in memory until its commit.
@@ -62,7 +64,15 @@ Database::~Database() {
 }
 
 absl::Status Database::Configure() {
-  for (const char* pragma : kPragmas) SPARSEAGG_RETURN_IF_ERROR(Run(pragma));
+  for (const char* pragma : kPragmas) {
+    if (pragma == kIncrementalVacuum) {
+      Query mode(*this, "PRAGMA auto_vacuum");
+      SPARSEAGG_RETURN_IF_ERROR(mode.Step().status());
+      // Setting it again would write, for which a full disk has no room.
+      if (mode.integer(0) == kIsIncremental) continue;
+    }
+    SPARSEAGG_RETURN_IF_ERROR(Run(pragma));
+  }
   Query page_size(*this, "PRAGMA page_size");
   SPARSEAGG_RETURN_IF_ERROR(page_size.Step().status());
   sqlite3_wal_autocheckpoint(connection_, static_cast<int>(kLogBytes / page_size.integer(0)));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/store/begin_epoch.h"
 #include "service/store/database.h"
 #include "service/store/eraser.h"
 #include "service/store/files/data_directory.h"
@@ -163,10 +164,8 @@ absl::Status DurableStoreImpl::Open() {
   if (options_.new_store_id) {
     SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->RenewId(epoch_); }));
   }
-  if (options_.new_epoch) {
-    SPARSEAGG_RETURN_IF_ERROR(tables_->Transact([this] { return ledger_->AdvanceEpoch(epoch_); }));
-  }
-  SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());
+  SPARSEAGG_RETURN_IF_ERROR(options_.new_epoch ? BeginEpoch(*tables_, *ledger_, *directory_, epoch_)
+                                               : tables_->Checkpoint());
   files_->Sync();
   SyncFolder(options_.directory);
   constexpr const char* kPinned[] = {"store.db", "store.db-wal", "payloads"};

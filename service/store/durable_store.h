@@ -2,7 +2,7 @@
 // has a file of its own; all are in one data directory. Durable rounds survive a crash of the
 // process and a loss of power. A memory store keeps the rounds of durability `memory`.
 //
-//   DIR/LOCK        held while a process has the directory
+//   DIR/LOCK        held while a process has the directory; keeps space for a start on a full disk
 //   DIR/store.db    the tables of tables.h, and SQLite's store.db-wal
 //   DIR/payloads/N  long byte strings
 //

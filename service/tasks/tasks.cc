@@ -208,6 +208,7 @@ void Tasks::AddEnd(RoundEnd end) {
 
 void Tasks::OnRoundState(const RoundSnapshot& round) {
   if (round.state == RoundState::kOpen) return;
+  if (round.state == RoundState::kAborted && round.may_open_again) return;
   AddEnd({.round = QualifiedName(round.tenant, round.name),
           .created = round.create_time.time_since_epoch().count(),
           .deleted = round.state == RoundState::kRetired});

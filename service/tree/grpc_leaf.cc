@@ -2,8 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
-#include <mutex>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -13,6 +12,7 @@
 #include "client/transport/credentials.h"
 #include "client/transport/route.h"
 #include "service/rpc/wire/round_proto.h"
+#include "service/tree/owners/async_read.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg {
@@ -22,36 +22,6 @@ using Stub = v1::AggregationService::Stub;
 
 constexpr uint64_t kCallMs = 10'000;
 constexpr uint64_t kTransferMs = 3'600'000;
-constexpr uint64_t kReadMs = 60'000;
-
-absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
-
-// The calls in progress. Thread-safe.
-class Calls {
- public:
-  // Returns whether the call may begin.
-  bool Enter(grpc::ClientContext& context) {
-    const std::lock_guard lock(mutex_);
-    if (!cancelled_) contexts_.insert(&context);
-    return !cancelled_;
-  }
-  // Returns whether Cancel() was called.
-  bool Leave(grpc::ClientContext& context) {
-    const std::lock_guard lock(mutex_);
-    contexts_.erase(&context);
-    return cancelled_;
-  }
-  void Cancel() {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    for (grpc::ClientContext* context : contexts_) context->TryCancel();
-  }
-
- private:
-  std::mutex mutex_;
-  bool cancelled_ = false;
-  std::set<grpc::ClientContext*> contexts_;
-};
 
 class GrpcLeaf : public LeafLink {
  public:
@@ -80,6 +50,12 @@ class GrpcLeaf : public LeafLink {
     request.set_name(name);
     return RoundCall(request, &Stub::AbortRound).status();
   }
+  absl::Status GiveUp(const std::string& name) override {
+    v1::AbortRoundRequest request;
+    request.set_name(name);
+    request.set_given_up(true);
+    return RoundCall(request, &Stub::AbortRound).status();
+  }
   absl::Status Delete(const std::string& name) override {
     v1::DeleteRoundRequest request;
     request.set_name(name);
@@ -89,46 +65,19 @@ class GrpcLeaf : public LeafLink {
     });
   }
 
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
-                                              const std::optional<RowRange>& rows) override {
-    v1::GetPartialRequest request;
-    request.set_name(name);
-    if (rows.has_value()) *request.mutable_rows() = ToProto(*rows);
-    LeafPartial partial;
-    bool found = false;
-    const absl::Status status = Call(kCallMs, [&](grpc::ClientContext& context) {
-      const auto stream = stub_->GetPartial(&context, request);
-      v1::GetPartialResponse message;
-      found = stream->Read(&message) && message.has_header();
-      if (!found) return stream->Finish();
-      partial = {message.header().bytes(), message.header().digest()};
-      context.TryCancel();
-      stream->Finish();
-      return grpc::Status::OK;
-    });
-    SPARSEAGG_RETURN_IF_ERROR(status);
-    if (!found) return absl::DataLossError("the leaf sent no header of its partial aggregate");
-    return partial;
-  }
-
   absl::Status ReadPartial(
-      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
-    v1::GetPartialRequest request;
-    request.set_name(name);
-    if (rows.has_value()) *request.mutable_rows() = ToProto(*rows);
-    request.set_offset(offset);
-    absl::Status taken;
-    const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
-      const auto stream = stub_->GetPartial(&context, request);
-      v1::GetPartialResponse message;
-      while (taken.ok() && stream->Read(&message)) {
-        if (message.has_chunk()) taken = on_bytes(message.chunk().offset(), message.chunk().data());
-      }
-      if (!taken.ok()) context.TryCancel();
-      return stream->Finish();
-    });
-    return taken.ok() ? read : taken;
+    Reading reading = {.name = name, .rows = rows, .offset = likely};
+    absl::Status read = ReadFrom(on_header, on_bytes, reading);
+    if (!reading.header.has_value() && ErrorReason(read) == "OFFSET_MISMATCH") {
+      reading.offset = 0;  // it is another partial aggregate than the caller believes
+      read = ReadFrom(on_header, on_bytes, reading);
+    }
+    if (std::exchange(reading.goes_on, false)) read = ReadFrom(on_header, on_bytes, reading);
+    if (!read.ok() || reading.header.has_value()) return read;
+    return absl::DataLossError("the leaf sent no header of its partial aggregate");
   }
 
   absl::StatusOr<OwnerRound> GetOwned(const std::string& name) override {
@@ -161,35 +110,7 @@ class GrpcLeaf : public LeafLink {
   }
   void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
                   PartReader::Done done) override {
-    struct Reading {
-      client::Caller caller;
-      std::shared_ptr<Stub> stub;  // in use until the call is over
-      std::shared_ptr<Calls> calls;
-      PartReader::Done done;
-      grpc::ClientContext context;
-      v1::ReadResultRequest request;
-      v1::ReadResultResponse response;
-    };
-    const auto reading = std::make_shared<Reading>();
-    reading->caller = caller_;
-    reading->stub = stub_;
-    reading->calls = calls_;
-    reading->done = std::move(done);
-    reading->request = request;
-    reading->request.mutable_result()->set_name(name);
-    const absl::Status prepared = client::Prepare(reading->context, caller_, kReadMs);
-    if (!prepared.ok()) return reading->done(prepared);
-    if (!calls_->Enter(reading->context)) return reading->done(Cancelled());
-    stub_->async()->ReadResult(&reading->context, &reading->request, &reading->response,
-                               [reading](const grpc::Status& status) {
-                                 if (reading->calls->Leave(reading->context) && !status.ok()) {
-                                   return reading->done(Cancelled());
-                                 }
-                                 const absl::Status read =
-                                     client::ToStatus(status, reading->caller.route);
-                                 if (!read.ok()) return reading->done(read);
-                                 reading->done(std::move(reading->response));
-                               });
+    ReadResultAsync(stub_, caller_, calls_, name, request, std::move(done));
   }
 
   void Cancel() override { calls_->Cancel(); }
@@ -203,22 +124,69 @@ class GrpcLeaf : public LeafLink {
     SPARSEAGG_RETURN_IF_ERROR(Call(kCallMs, [&](grpc::ClientContext& context) {
       return ((*stub_).*method)(&context, request, &round);
     }));
-    return LeafRound{static_cast<RoundState>(round.state()), round.contributors()};
+    return LeafRound{.state = static_cast<RoundState>(round.state()),
+                     .contributors = round.contributors(),
+                     .start = {round.leaf_start().id(), round.leaf_start().contributors()}};
+  }
+
+  struct Reading {
+    const std::string& name;
+    const std::optional<RowRange>& rows;
+    uint64_t offset = 0;  // of the first byte that is asked for
+    std::optional<LeafPartial> header = std::nullopt;
+    bool goes_on = false;  // another call has to begin at `offset`
+  };
+
+  template <class OnHeader, class OnBytes>
+  absl::Status ReadFrom(const OnHeader& on_header, const OnBytes& on_bytes, Reading& reading) {
+    v1::GetPartialRequest request;
+    request.set_name(reading.name);
+    if (reading.rows.has_value()) *request.mutable_rows() = ToProto(*reading.rows);
+    request.set_offset(reading.offset);
+    absl::Status taken;
+    const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
+      const auto stream = stub_->GetPartial(&context, request);
+      v1::GetPartialResponse message;
+      while (taken.ok() && !reading.goes_on && stream->Read(&message)) {
+        if (message.has_header()) taken = TakeHeader(message.header(), on_header, reading);
+        if (message.has_chunk()) taken = on_bytes(message.chunk().offset(), message.chunk().data());
+      }
+      const bool is_cut = !taken.ok() || reading.goes_on;
+      if (is_cut) context.TryCancel();
+      const grpc::Status end = stream->Finish();
+      return is_cut ? grpc::Status::OK : end;
+    });
+    return taken.ok() ? read : taken;
+  }
+
+  template <class OnHeader>
+  static absl::Status TakeHeader(const v1::PartialHeader& proto, const OnHeader& on_header,
+                                 Reading& reading) {
+    const LeafPartial header = {proto.bytes(), proto.digest()};
+    if (reading.header.has_value()) {
+      if (reading.header->digest == header.digest) return absl::OkStatus();
+      return absl::UnavailableError("the leaf has another partial aggregate than before");
+    }
+    reading.header = header;
+    SPARSEAGG_ASSIGN_OR_RETURN(const uint64_t needed, on_header(header));
+    reading.goes_on = needed != reading.offset;
+    reading.offset = needed;
+    return absl::OkStatus();
   }
 
   template <class Run>
   absl::Status Call(uint64_t timeout_ms, const Run& run) {
     grpc::ClientContext context;
     SPARSEAGG_RETURN_IF_ERROR(client::Prepare(context, caller_, timeout_ms));
-    if (!calls_->Enter(context)) return Cancelled();
+    if (!calls_->Enter(context)) return ServerStops();
     const grpc::Status status = run(context);
-    if (calls_->Leave(context) && !status.ok()) return Cancelled();
+    if (calls_->Leave(context) && !status.ok()) return ServerStops();
     return client::ToStatus(status, caller_.route);
   }
 
   const client::Caller caller_;
   const std::shared_ptr<Stub> stub_;
-  const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
+  const std::shared_ptr<CallsInProgress> calls_ = std::make_shared<CallsInProgress>();
 };
 
 }  // namespace

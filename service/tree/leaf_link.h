@@ -20,6 +20,7 @@ namespace sparseagg {
 struct LeafRound {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
+  LeafStart start;  // without an id: of a version that does not tell
 };
 
 // The round of an owner.
@@ -49,13 +50,16 @@ class LeafLink {
   virtual absl::StatusOr<LeafRound> Get(const std::string& name) = 0;
   virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;
   virtual absl::Status Abort(const std::string& name) = 0;
+  // Aborts it also if it is published, because the own round ends without it.
+  virtual absl::Status GiveUp(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name) = 0;
-  // The partial aggregate of a published round; with `rows`, only of these.
-  virtual absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
-                                                      const std::optional<RowRange>& rows) = 0;
-  // Calls `on_bytes` with the bytes from `offset` on, in order, until it returns an error.
+  // Reads the partial aggregate of a published round, or with `rows` the one of these. `on_header`
+  // is called first, and returns the offset of the first byte that is needed; then `on_bytes` gets
+  // the bytes from there on, in order. An error of either ends the call. `likely` is the offset
+  // that `on_header` will probably return: after another one, bytes that were under way are lost.
   virtual absl::Status ReadPartial(
-      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t offset, std::string_view bytes)>& on_bytes) = 0;
   // Of an owner; UNIMPLEMENTED if the link reaches none.
   virtual absl::StatusOr<OwnerRound> GetOwned(const std::string& name);

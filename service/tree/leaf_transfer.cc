@@ -17,18 +17,27 @@ Backoff::Time TreeRounds::Transfer(const std::string& leaf) {
 std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
                                                           const std::string& leaf) {
   if (IsDividing(round)) return HashParts(round, leaf);
-  const LeafState state = StateOf(round, leaf);
-  if (!state.published || state.transferred) return std::nullopt;
-  if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);
-  const auto partial = Note(
-      round, leaf,
-      state.server->link->DescribePartial(std::string(PublicName(round.name)), RowsTaken(round)));
-  absl::Status failed = partial.status();
-  absl::Status own;
-  if (partial.ok()) {
-    failed = Receive(round, leaf, *partial, own);
-    if (!failed.ok()) Note(round, leaf, failed).IgnoreError();
+  LeafState state;
+  {
+    const std::lock_guard lock(mutex_);
+    LeafState& now = round.leaves.at(leaf);
+    if (!now.published || now.transferred || std::exchange(now.transferring, true)) {
+      return std::nullopt;
+    }
+    state = now;
   }
+  const std::optional<Next> next = TransferPublished(round, leaf, state);
+  Change(round, leaf, [](LeafState& now) { now.transferring = false; });
+  return next;
+}
+
+std::optional<TreeRounds::Next> TreeRounds::TransferPublished(TreeRound& round,
+                                                              const std::string& leaf,
+                                                              const LeafState& state) {
+  if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);
+  LeafPartial partial;
+  absl::Status own;
+  const absl::Status failed = Note(round, leaf, Receive(round, leaf, state, partial, own));
   if (!own.ok()) return NoteRefusal(round, leaf, own);
   if (!failed.ok()) {
     // SealAt() finds out whether the leaf still has the round.
@@ -39,7 +48,7 @@ std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
     options_.on_work();
     return Repeat();
   }
-  Change(round, leaf, [&](LeafState& now) { now.server->partial_bytes += partial->bytes; });
+  Change(round, leaf, [&](LeafState& now) { now.server->partial_bytes += partial.bytes; });
   return EndTransfer(round, leaf);
 }
 
@@ -55,14 +64,15 @@ std::optional<TreeRounds::Next> TreeRounds::EndTransfer(TreeRound& round, const 
 }
 
 // The root of a divided result takes only the names of the updates; the owners take the rows.
-absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf,
-                                 const LeafPartial& partial, absl::Status& own) {
+absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
+                                 LeafPartial& partial, absl::Status& own) {
   const PartialTransfer transfer = {.to = round.name,
                                     .leaf = leaf,
                                     .from = std::string(PublicName(round.name)),
-                                    .rows = RowsTaken(round)};
+                                    .rows = RowsTaken(round),
+                                    .likely = state.received};
   return ReceivePartial(
-      engine_, *LinkTo(round, leaf), transfer, partial,
+      engine_, *state.server->link, transfer, partial,
       [&](uint64_t end) { NoteReceived(round, leaf, end); }, own);
 }
 
@@ -85,7 +95,8 @@ std::optional<TreeRounds::Next> TreeRounds::NoteRefusal(TreeRound& round, const 
   if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);  // the refusal says so
   const bool is_for_good = IsRefusedForGood(refusal);
   Change(round, leaf, [&](LeafState& state) {
-    state.server->error = std::string(refusal.message());
+    state.server->error = absl::StrCat("the root does not take its partial aggregate: ",
+                                       std::string(refusal.message()));
     if (is_for_good) state.refusal = std::string(refusal.message());
   });
   if (!is_for_good) return Repeat();

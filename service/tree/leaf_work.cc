@@ -3,11 +3,25 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
 #include "service/tree/tree_rounds.h"
 
 namespace sparseagg {
+namespace {
+
+uint64_t HadAtStart(const LeafRound& there) {
+  return there.start.id.empty() ? there.contributors : there.start.contributors;
+}
+
+// Returns whether another process answers than before, which did not have all that was seen.
+bool IsOlder(const LeafRound& there, const LeafRound& seen) {
+  const bool is_same = !there.start.id.empty() && there.start.id == seen.start.id;
+  return !is_same && HadAtStart(there) < seen.contributors;
+}
+
+}  // namespace
 
 Backoff::Time TreeRounds::WorkOn(const std::string& leaf) {
   return ForEachDue(leaf, &LeafState::work,
@@ -24,10 +38,15 @@ TreeRounds::Next TreeRounds::WorkOnRound(TreeRound& round, const std::string& le
     if (own->state == RoundState::kAborted && !EndPart(round, leaf).ok()) return Repeat();
     return EndAt(round, leaf);
   }
+  if (IsCounted(round, leaf)) {
+    if (own->state == RoundState::kOpen && HasPart(round, leaf)) {
+      return WorkOnPart(round, leaf, *own);
+    }
+    return EndAt(round, leaf);  // it may be given up
+  }
   if (own->state != RoundState::kOpen) return Idle();
-  if (IsCounted(round, leaf)) return WorkOnPart(round, leaf, *own);
   const LeafState state = StateOf(round, leaf);
-  if (state.lost) return Idle();
+  if (!state.lost.empty()) return Idle();
   if (!state.created && !CreateAgain(round, leaf)) return Repeat();
   return IsSealing(round) ? SealAt(round, leaf) : Poll(round, leaf, *own);
 }
@@ -48,16 +67,30 @@ TreeRounds::Next TreeRounds::Poll(TreeRound& round, const std::string& leaf,
                                   const RoundSnapshot& own) {
   const auto polled = Note(round, leaf, LinkTo(round, leaf)->Get(own.name));
   const bool has_goal = own.spec.policy.goal_contributors > 0;
-  bool wakes_tick = false;
-  Change(round, leaf, [&](LeafState& state) {
-    state.lost =
-        absl::IsNotFound(polled.status()) || (polled.ok() && polled->state == RoundState::kAborted);
-    wakes_tick =
-        state.lost || (has_goal && polled.ok() && state.contributors != polled->contributors);
-    if (polled.ok()) state.contributors = polled->contributors;
-  });
-  if (wakes_tick) WakeTick(round);
+  const uint64_t before = StateOf(round, leaf).contributors;
+  const bool is_lost = Look(round, leaf, polled);
+  if (is_lost || (has_goal && polled.ok() && polled->contributors != before)) WakeTick(round);
   return {has_goal ? options_.goal_poll_interval : options_.poll_interval};
+}
+
+bool TreeRounds::Look(TreeRound& round, const std::string& leaf,
+                      const absl::StatusOr<LeafRound>& there) {
+  bool is_lost = false;
+  Change(round, leaf, [&](LeafState& state) {
+    if (absl::IsNotFound(there.status()) || ErrorReason(there.status()) == "ROUND_NOT_OPEN" ||
+        (there.ok() && there->state == RoundState::kAborted)) {
+      state.lost = "has no longer the round";
+    } else if (there.ok() && IsOlder(*there, state.seen)) {
+      state.lost = absl::StrCat("has an older copy of the round: ", state.seen.contributors,
+                                " contributors were there, and ", HadAtStart(*there),
+                                " when it started again");
+    } else if (there.ok()) {
+      state.seen = *there;
+      state.contributors = there->contributors;
+    }
+    is_lost = !state.lost.empty();
+  });
+  return is_lost;
 }
 
 TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf) {
@@ -66,17 +99,15 @@ TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf) {
   const std::string name(PublicName(round.name));
   const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
   const auto there = Note(round, leaf, state.sealed ? link->Get(name) : link->Seal(name));
-  const bool is_lost = absl::IsNotFound(there.status()) ||
-                       (there.ok() && there->state == RoundState::kAborted) ||
-                       ErrorReason(there.status()) == "ROUND_NOT_OPEN";
-  const bool is_published = there.ok() && there->state == RoundState::kPublished;
+  const bool is_lost = Look(round, leaf, there);
+  const bool is_published = !is_lost && there.ok() && there->state == RoundState::kPublished;
   Change(round, leaf, [&](LeafState& now) {
-    now.lost = is_lost;
     now.published = is_published;
     if (!there.ok() || is_lost) return;
-    now.contributors = there->contributors;
-    if (!now.sealed) now.progress = options_.now();
-    now.sealed = true;
+    // A copy of the leaf from before the seal, which lacks nothing, is sealed again.
+    const bool is_sealed = there->state != RoundState::kOpen;
+    if (is_sealed && !now.sealed) now.progress = options_.now();
+    now.sealed = is_sealed;
   });
   if (is_lost) {
     WakeTick(round);
@@ -97,8 +128,8 @@ TreeRounds::Next TreeRounds::EndAt(TreeRound& round, const std::string& leaf) {
   const std::optional<UpdateRecord> counted = store_.Find(round.name, LeafSender(leaf));
   if (state.ended || (counted.has_value() && counted->update_id != kGivenUpId)) return Idle();
   const absl::Status ended =
-      Note(round, leaf, LinkTo(round, leaf)->Abort(std::string(PublicName(round.name))));
-  if (IsSilence(ended)) return Repeat();
+      Note(round, leaf, LinkTo(round, leaf)->GiveUp(std::string(PublicName(round.name))));
+  if (IsSilence(ended) || RetryAfterMs(ended) > 0) return Repeat();
   Change(round, leaf, [](LeafState& s) { s.ended = true; });
   return Idle();
 }

@@ -136,6 +136,7 @@ absl::Status TreeRounds::CreateAt(TreeRound& round, const std::string& leaf,
     state.ended = state.erased = state.part.ended =
         false;  // the own round may have been deleted meanwhile
     state.contributors = created.contributors;
+    state.seen = created;
   });
   return absl::OkStatus();
 }

@@ -18,32 +18,35 @@ bool IsRefusedForGood(const absl::Status& refusal) {
 }
 
 absl::Status ReceivePartial(Engine& engine, LeafLink& link, const PartialTransfer& transfer,
-                            const LeafPartial& partial,
+                            LeafPartial& partial,
                             const std::function<void(uint64_t end)>& on_received,
                             absl::Status& own) {
-  const UpdateHeader header = {.round = transfer.to,
-                               .contributor = LeafSender(transfer.leaf),
-                               .update_id = absl::BytesToHexString(partial.digest)};
-  auto begun = engine.BeginUpload(header, {PartialHeader(partial.bytes)});
-  own = begun.status();
+  std::shared_ptr<Upload> upload;
+  const auto begin = [&](const LeafPartial& header) -> absl::StatusOr<uint64_t> {
+    partial = header;
+    auto begun = engine.BeginUpload({.round = transfer.to,
+                                     .contributor = LeafSender(transfer.leaf),
+                                     .update_id = absl::BytesToHexString(header.digest)},
+                                    {PartialHeader(header.bytes)});
+    own = begun.status();
+    if (!own.ok()) return own;
+    upload = *std::move(begun);
+    return upload->committed_offset();
+  };
+  const auto append = [&](uint64_t offset, std::string_view bytes) -> absl::Status {
+    own = upload->Append(offset, bytes, std::nullopt);
+    if (own.ok()) on_received(offset + bytes.size());
+    return own;
+  };
+  const absl::Status read =
+      link.ReadPartial(transfer.from, transfer.rows, transfer.likely, begin, append);
   if (!own.ok()) return absl::OkStatus();
-  Upload& upload = **begun;
-  if (upload.committed_offset() < upload.total_bytes()) {
-    const absl::Status read =
-        link.ReadPartial(transfer.from, transfer.rows, upload.committed_offset(),
-                         [&](uint64_t offset, std::string_view bytes) -> absl::Status {
-                           own = upload.Append(offset, bytes, std::nullopt);
-                           if (own.ok()) on_received(offset + bytes.size());
-                           return own;
-                         });
-    if (!own.ok()) return absl::OkStatus();
-    SPARSEAGG_RETURN_IF_ERROR(read);
-  }
-  if (upload.committed_offset() < upload.total_bytes()) {
+  SPARSEAGG_RETURN_IF_ERROR(read);
+  if (upload->committed_offset() < upload->total_bytes()) {
     return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
                      "the leaf ended its partial aggregate early");
   }
-  own = upload.Finish().status();
+  own = upload->Finish().status();
   return absl::OkStatus();
 }
 

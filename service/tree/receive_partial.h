@@ -20,12 +20,13 @@ struct PartialTransfer {
   std::string leaf;  // id; the sender is LeafSender(leaf)
   std::string from;  // name of the round at the leaf
   std::optional<RowRange> rows;
+  uint64_t likely = 0;  // where it will probably go on
 };
 
-// `partial`: what LeafLink::DescribePartial() says of it. Calls `on_received` with the end of what
+// Sets `partial` to what was received. Calls `on_received` with the end of what
 // was added. Returns an error of the leaf, or sets `own` to one of the own round.
 absl::Status ReceivePartial(Engine& engine, LeafLink& link, const PartialTransfer& transfer,
-                            const LeafPartial& partial,
+                            LeafPartial& partial,
                             const std::function<void(uint64_t end)>& on_received,
                             absl::Status& own);
 

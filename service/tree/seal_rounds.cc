@@ -60,7 +60,9 @@ absl::Status TreeRounds::CheckMinimum(TreeRound& round, const RoundSnapshot& own
     if (ContributorsOf(round) >= minimum) return absl::OkStatus();
     const auto now = Note(round, leaf.id, LinkTo(round, leaf.id)->Get(own.name));
     if (!now.ok()) continue;
-    Change(round, leaf.id, [&](LeafState& state) { state.contributors = now->contributors; });
+    Change(round, leaf.id, [&](LeafState& state) {
+      state.contributors = std::max(state.contributors, now->contributors);
+    });
   }
   const uint64_t contributors = ContributorsOf(round);
   if (contributors >= minimum) return absl::OkStatus();
@@ -90,6 +92,7 @@ uint64_t TreeRounds::ContributorsOf(const TreeRound& round) const {
 
 RoundSnapshot TreeRounds::Shown(RoundSnapshot snapshot) const {
   if (!snapshot.spec.tree.is_root()) return snapshot;
+  for (Leaf& leaf : snapshot.spec.tree.leaves) leaf.address = AddressOf(leaf);
   const std::shared_ptr<TreeRound> round = Find(QualifiedName(snapshot.tenant, snapshot.name));
   if (round == nullptr || snapshot.state != RoundState::kOpen) return snapshot;
   snapshot.contributors = std::max(snapshot.contributors, ContributorsOf(*round));
@@ -171,9 +174,8 @@ std::string TreeRounds::Hopeless(const TreeRound& round) const {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [leaf, state] : round.leaves) {
-      if (state.lost) {
-        reasons.emplace_back(
-            leaf, absl::StrCat(kLeafLost, "leaf \"", leaf, "\" has no longer the round"));
+      if (!state.lost.empty()) {
+        reasons.emplace_back(leaf, absl::StrCat(kLeafLost, "leaf \"", leaf, "\" ", state.lost));
       } else if (!state.refusal.empty()) {
         reasons.emplace_back(leaf,
                              absl::StrCat(kPartialRefused, "leaf \"", leaf, "\": ", state.refusal));
@@ -232,7 +234,7 @@ milliseconds TreeRounds::Finish(TreeRound& round, const RoundSnapshot& own) {
       const std::lock_guard lock(mutex_);
       const LeafState& state = round.leaves.at(leaf.id);
       since = std::max(state.progress, *round.row.sealing);  // set before, and never reset
-      is_late = state.lost || !state.refusal.empty();
+      is_late = !state.lost.empty() || !state.refusal.empty();
     }
     is_late = wait.has_value() && (is_late || now - since >= *wait);
     if (is_late && GiveUp(round, leaf.id, own.spec).ok()) continue;
@@ -277,7 +279,11 @@ absl::Status TreeRounds::GiveUp(TreeRound& round, const std::string& leaf, const
   }
   SPARSEAGG_RETURN_IF_ERROR(counted);
   options_.log("a leaf is given up", round.name, leaf);
-  Change(round, leaf, [](LeafState& state) { ++state.server->given_up; });
+  Change(round, leaf, [](LeafState& state) {
+    ++state.server->given_up;
+    state.work.Wake();  // its contributors should hear of it
+  });
+  options_.on_work();
   return absl::OkStatus();
 }
 

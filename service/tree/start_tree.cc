@@ -22,12 +22,10 @@ class NoLeaf : public LeafLink {
   absl::StatusOr<LeafRound> Seal(const std::string& /*name*/) override { return why_; }
   absl::Status Abort(const std::string& /*name*/) override { return why_; }
   absl::Status Delete(const std::string& /*name*/) override { return why_; }
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& /*name*/,
-                                              const std::optional<RowRange>& /*rows*/) override {
-    return why_;
-  }
+  absl::Status GiveUp(const std::string& /*name*/) override { return why_; }
   absl::Status ReadPartial(
-      const std::string& /*name*/, const std::optional<RowRange>& /*rows*/, uint64_t /*offset*/,
+      const std::string& /*name*/, const std::optional<RowRange>& /*rows*/, uint64_t /*likely*/,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& /*on_header*/,
       const std::function<absl::Status(uint64_t, std::string_view)>& /*on_bytes*/) override {
     return why_;
   }

@@ -1,10 +1,19 @@
 #include "service/tree/tree_engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
 
 namespace sparseagg {
+namespace {
+
+// Transfers beside each other: of a leaf, and of all if each leaf has more than one.
+constexpr size_t kTransfersOfLeaf = 4;
+constexpr size_t kTransfers = 64;
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<TreeEngine>> TreeEngine::Start(TreeOptions options,
                                                               OwnerOptions owner, Engine& engine,
                                                               const UpdateStore& store,
@@ -79,6 +88,20 @@ absl::StatusOr<WatchHandle> TreeEngine::Watch(
       });
 }
 
+absl::StatusOr<Receipt> TreeEngine::Submit(UpdateHeader header,
+                                           const std::vector<EncodedTensor>& tensors) {
+  auto receipt = engine_.Submit(std::move(header), tensors);
+  if (!receipt.ok()) return rounds_.WithAddress(receipt.status());
+  return receipt;
+}
+
+absl::StatusOr<std::shared_ptr<Upload>> TreeEngine::BeginUpload(
+    const UpdateHeader& header, std::vector<EncodedHeader> tensors) {
+  auto upload = engine_.BeginUpload(header, std::move(tensors));
+  if (!upload.ok()) return rounds_.WithAddress(upload.status());
+  return upload;
+}
+
 EngineStats TreeEngine::Stats() const {
   EngineStats stats = engine_.Stats();
   if (rounds_.has_leaves()) stats.leaves = rounds_.Leaves();
@@ -95,9 +118,14 @@ void TreeEngine::StartThreads() {
     threads_.emplace_back([this, peer] { Loop([this, peer] { return parts_.Work(peer); }); });
   }
   if (!rounds_.has_leaves()) return;
-  for (const std::string& leaf : rounds_.LeafIds()) {
+  const std::vector<std::string> leaves = rounds_.LeafIds();
+  const size_t transfers = std::clamp<size_t>(kTransfers / leaves.size(), 1, kTransfersOfLeaf);
+  for (const std::string& leaf : leaves) {
     threads_.emplace_back([this, leaf] { Loop([this, leaf] { return rounds_.WorkOn(leaf); }); });
-    threads_.emplace_back([this, leaf] { Loop([this, leaf] { return rounds_.Transfer(leaf); }); });
+    for (size_t i = 0; i < transfers; ++i) {
+      threads_.emplace_back(
+          [this, leaf] { Loop([this, leaf] { return rounds_.Transfer(leaf); }); });
+    }
   }
   threads_.emplace_back([this] { Loop([this] { return rounds_.Tick(); }); });
 }

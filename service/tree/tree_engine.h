@@ -1,6 +1,6 @@
 // The engine of a server that may have leaves: rounds are opened and sealed as tree_rounds.h says,
 // everything else is the engine's. One thread for each leaf asks it, so that a leaf that is silent
-// delays no other, and another one receives its partial aggregates, so that a long transfer delays
+// delays no other, and a few others receive its partial aggregates, so that a long transfer delays
 // no other round. A leaf that may own rows has a thread for each of its peers, from which it takes
 // them. A server without leaves and peers has no threads, and its calls are the engine's.
 #ifndef SPARSEAGG_SERVICE_TREE_TREE_ENGINE_H_
@@ -45,16 +45,12 @@ class TreeEngine : public Engine {
   bool Drain(std::chrono::steady_clock::time_point deadline) override;
 
   absl::StatusOr<Receipt> Submit(UpdateHeader header,
-                                 const std::vector<EncodedTensor>& tensors) override {
-    return engine_.Submit(std::move(header), tensors);
-  }
+                                 const std::vector<EncodedTensor>& tensors) override;
   bool WaitsForDisk(std::string_view name) override {
     return rounds_.Has(name) || engine_.WaitsForDisk(name);
   }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
-                                                      std::vector<EncodedHeader> tensors) override {
-    return engine_.BeginUpload(header, std::move(tensors));
-  }
+                                                      std::vector<EncodedHeader> tensors) override;
   absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
                                             const DividedResult& divided) override {
     return engine_.SealDivided(name, divided);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "service/engine/names.h"
 
@@ -67,13 +68,31 @@ bool TreeRounds::IsConfigured(const std::string& leaf) const {
   return std::ranges::find(options_.leaves, leaf, &Leaf::id) != options_.leaves.end();
 }
 
-// A configured leaf has the configured address, also in rounds that were opened with another.
+const std::string& TreeRounds::AddressOf(const Leaf& leaf) const {
+  const auto configured = std::ranges::find(options_.leaves, leaf.id, &Leaf::id);
+  return configured == options_.leaves.end() ? leaf.address : configured->address;
+}
+
+absl::Status TreeRounds::WithAddress(const absl::Status& refusal) const {
+  if (ErrorReason(refusal) != "WRONG_LEAF") return refusal;
+  const auto metadata = ErrorMetadata(refusal);
+  const Leaf then = {.id = metadata.at("leaf"), .address = metadata.at("address")};
+  const std::string& now = AddressOf(then);
+  if (now == then.address) return refusal;
+  const std::string text =
+      absl::StrReplaceAll(std::string(refusal.message()), {{Quoted(then.address), Quoted(now)}});
+  absl::Status moved = MakeError(refusal.code(), "WRONG_LEAF", text);
+  for (const auto& [key, value] : metadata) {
+    moved = WithMetadata(std::move(moved), key, key == "address" ? now : value);
+  }
+  return moved;
+}
+
 std::shared_ptr<TreeRounds::Server> TreeRounds::ServerLocked(const Leaf& leaf) {
   std::shared_ptr<Server>& server = servers_[leaf.id];
   if (server != nullptr) return server;
   server = std::make_shared<Server>();
-  const auto configured = std::ranges::find(options_.leaves, leaf.id, &Leaf::id);
-  server->leaf = configured == options_.leaves.end() ? leaf : *configured;
+  server->leaf = {.id = leaf.id, .address = AddressOf(leaf)};
   server->link = options_.connect(server->leaf);
   server->answered = start_;
   return server;

@@ -62,7 +62,8 @@ struct TreeOptions {
   std::function<void()> on_work = [] {};
 };
 
-// Thread-safe. For each leaf, WorkOn() is called by one thread at a time, and so is Transfer().
+// Thread-safe. For each leaf, WorkOn() is called by one thread at a time; Transfer() by several, of
+// which each takes other rounds.
 class TreeRounds {
  public:
   // `engine` and `store` are the root's; `rows`: null without a data directory. They must outlive
@@ -81,8 +82,8 @@ class TreeRounds {
   // call fail with the leaf's error, and the round is withdrawn everywhere: its name is free again.
   absl::StatusOr<RoundSnapshot> Create(CreateRoundArgs args);
   absl::StatusOr<RoundSnapshot> Seal(std::string_view name);
-  // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, and with the
-  // contributors that the leaves have.
+  // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, with the
+  // contributors that the leaves have, and with the addresses that the leaves have now.
   RoundSnapshot Shown(RoundSnapshot snapshot) const;
   // The result, or one that reads its rows from their owners.
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name);
@@ -90,6 +91,8 @@ class TreeRounds {
   // besides those of Engine: those of PartReader.
   absl::StatusOr<Verification> Verify(std::string_view name,
                                       const std::function<bool()>& cancelled);
+  // Returns the error, with the address that the leaf has now if it is WRONG_LEAF.
+  absl::Status WithAddress(const absl::Status& refusal) const;
   // Call it when the own round was aborted or deleted.
   void Changed(std::string_view name);
 
@@ -130,6 +133,7 @@ class TreeRounds {
     Time since;
     std::vector<Leaf> leaves;  // that are not given up
     std::vector<ResultPart> parts;
+    bool is_hashing = false;
     std::optional<DividedResult> result;  // once they are hashed
   };
   struct LeafState {
@@ -138,11 +142,13 @@ class TreeRounds {
     bool sealed = false;
     bool published = false;    // its partial aggregate can be read
     bool transferred = false;  // there is nothing more to transfer
-    bool lost = false;         // it has no round any more, or an aborted one
+    bool transferring = false;
+    std::string lost;     // why its round will never be counted; empty: it may be
     std::string refusal;  // why the own round does not take its partial aggregate; empty: it may
     bool ended = false;   // aborted after the own round was
     bool erased = false;
     uint64_t contributors = 0;
+    LeafRound seen;         // by the thread of WorkOn(), in the order of the answers
     uint64_t received = 0;  // bytes of its partial aggregate
     Time progress;          // since the seal
     PartState part;
@@ -177,6 +183,8 @@ class TreeRounds {
   std::shared_ptr<TreeRound> Find(std::string_view name) const;
   std::vector<std::shared_ptr<TreeRound>> All() const;
   bool IsConfigured(const std::string& leaf) const;
+  // Returns the configured address, and that of the round for a leaf that is not configured.
+  const std::string& AddressOf(const Leaf& leaf) const;
   std::shared_ptr<Server> ServerLocked(const Leaf& leaf);
   std::shared_ptr<LeafLink> LinkTo(const TreeRound& round, const std::string& leaf) const;
   // Records the outcome of a call to a leaf, and returns it.
@@ -231,21 +239,28 @@ class TreeRounds {
   absl::Status EndPart(TreeRound& round, const std::string& leaf);
   // Hashes the parts when all are published. The leaf that owns the first one does it.
   std::optional<Next> HashParts(TreeRound& round, const std::string& leaf);
+  std::optional<Next> HashPublished(TreeRound& round);
   bool IsDividing(const TreeRound& round) const {
     const std::lock_guard lock(mutex_);
     return round.dividing.has_value();
   }
+  bool HasPart(const TreeRound& round, const std::string& leaf) const;
   bool IsOver(const TreeRound& round) const;
   std::map<std::string, std::shared_ptr<LeafLink>> LinksTo(const std::vector<ResultPart>& parts);
   std::shared_ptr<PartReader> ReaderOf(const std::vector<ResultPart>& parts);
+  // Returns whether the leaf's round will never be counted: it has none, an aborted one, or one
+  // that lacks updates that were seen there.
+  bool Look(TreeRound& round, const std::string& leaf, const absl::StatusOr<LeafRound>& there);
 
   std::optional<Next> TransferRound(TreeRound& round, const std::string& leaf);
+  std::optional<Next> TransferPublished(TreeRound& round, const std::string& leaf,
+                                        const LeafState& state);
   // Returns whether the own round still lacks what the leaf has.
   bool IsAwaited(const TreeRound& round, const std::string& leaf) const;
   std::optional<Next> EndTransfer(TreeRound& round, const std::string& leaf);
   // Sets `own` to an error of the own round, and returns one of the leaf.
-  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafPartial& partial,
-                       absl::Status& own);
+  absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
+                       LeafPartial& partial, absl::Status& own);
   // The rows of a partial aggregate that the own round takes; nullopt: all.
   std::optional<RowRange> RowsTaken(const TreeRound& round) const;
   void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end);

@@ -73,15 +73,21 @@ MUTATIONS = (
         "what a killed server left in the page cache is acknowledged again without a sync",
         (
             (
-                DURABLE,
-                "SPARSEAGG_RETURN_IF_ERROR(tables_->Checkpoint());\n  files_->Sync();",
-                'SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=FULL"));\n  files_->Sync();',
+                "service/store/begin_epoch.cc",
+                "emptied = tables.Checkpoint();",
+                "emptied = absl::OkStatus();",
             ),
             (
                 DURABLE,
-                "if (options_.new_epoch) {",
-                'SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=OFF"));\n'
-                "  if (options_.new_epoch) {",
+                "  SPARSEAGG_RETURN_IF_ERROR(options_.new_epoch ? BeginEpoch",
+                '  SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=OFF"));\n'
+                "  SPARSEAGG_RETURN_IF_ERROR(options_.new_epoch ? BeginEpoch",
+            ),
+            (
+                DURABLE,
+                "  files_->Sync();\n  SyncFolder",
+                '  SPARSEAGG_RETURN_IF_ERROR(database_->Run("PRAGMA synchronous=FULL"));\n'
+                "  files_->Sync();\n  SyncFolder",
             ),
         ),
         POWER_CUT,

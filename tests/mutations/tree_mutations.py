@@ -61,7 +61,7 @@ TREE_MUTATIONS = (
                 "  if (is_lost) {\n    WakeTick(round);",
                 "  if (false) {\n    WakeTick(round);",
             ),
-            (LEAF, "now.lost = is_lost;", ""),
+            (LEAF, 'state.lost = "has no longer the round";', ""),
         ),
         TREES,
     ),
@@ -70,8 +70,8 @@ TREE_MUTATIONS = (
         (
             (
                 TRANSFER,
-                "->ReadPartial(std::string(PublicName(round.name)), upload.committed_offset(),",
-                "->ReadPartial(std::string(PublicName(round.name)), 0,",
+                "return upload->committed_offset();",
+                "return 0;",
             ),
         ),
         TREES,

@@ -87,7 +87,7 @@ absl::Status SimulatedLink::Silence() {
 
 absl::StatusOr<LeafRound> SimulatedLink::Of(const absl::StatusOr<RoundSnapshot>& round) {
   if (!round.ok()) return round.status();
-  return LeafRound{round->state, round->contributors};
+  return LeafRound{round->state, round->contributors, round->start};
 }
 
 absl::StatusOr<LeafRound> SimulatedLink::Create(const CreateRoundArgs& args) {
@@ -110,21 +110,21 @@ absl::Status SimulatedLink::Delete(const std::string& name) {
   return Call([&] { return leaf_.engine().DeleteRound(name); });
 }
 
-absl::StatusOr<LeafPartial> SimulatedLink::DescribePartial(
-    const std::string& name, const std::optional<RowRange>& /*rows: no owners here*/) {
-  return Call([&]() -> absl::StatusOr<LeafPartial> {
-    SPARSEAGG_ASSIGN_OR_RETURN(const auto result, leaf_.engine().Result(name));
-    return LeafPartial{result->partial.size(), std::string(PartialDigest(result->partial))};
-  });
+absl::Status SimulatedLink::GiveUp(const std::string& name) {
+  return Call([&] { return leaf_.engine().FailRound(name, std::string(kLeafGivenUp)).status(); });
 }
 
 absl::Status SimulatedLink::ReadPartial(
-    const std::string& name, const std::optional<RowRange>& /*rows*/, uint64_t offset,
+    const std::string& name, const std::optional<RowRange>& /*rows: no owners here*/,
+    uint64_t /*likely*/,
+    const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
     const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) {
   constexpr uint64_t kChunk = 100;
-  if (!IsConnected()) return Silence();
+  if (!IsConnected() || loses_answer_()) return Silence();
   SPARSEAGG_ASSIGN_OR_RETURN(const auto result, leaf_.engine().Result(name));
   const std::string_view bytes = result->partial;
+  SPARSEAGG_ASSIGN_OR_RETURN(uint64_t offset,
+                             on_header({bytes.size(), std::string(PartialDigest(bytes))}));
   for (; offset < bytes.size(); offset += kChunk) {
     if (!IsConnected() || loses_answer_()) return Silence();
     SPARSEAGG_RETURN_IF_ERROR(on_bytes(offset, bytes.substr(offset, kChunk)));

@@ -82,10 +82,10 @@ class SimulatedLink : public LeafLink {
   absl::StatusOr<LeafRound> Seal(const std::string& name) override;
   absl::Status Abort(const std::string& name) override;
   absl::Status Delete(const std::string& name) override;
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
-                                              const std::optional<RowRange>& rows) override;
+  absl::Status GiveUp(const std::string& name) override;
   absl::Status ReadPartial(
-      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override;
 
  private:

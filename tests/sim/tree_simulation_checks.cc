@@ -148,8 +148,12 @@ std::string TreeSimulation::End() {
                           std::string(RoundStateName(own->state)), leaves);
     }
     for (const auto& [contributor, update] : round.updates) {
-      if (!round.published || IsGivenUp(round, contributor)) continue;
+      if (!round.published) continue;
       const std::string leaf = LeafOf(round, contributor);
+      if (IsGivenUp(round, contributor)) {
+        if (!LeafNode(leaf).store().Find(round.name, contributor).has_value()) continue;
+        return contributor + " still has a receipt at a leaf that is given up";
+      }
       if (round.lost_a_leaf || !update.receipted) continue;
       if (std::string wrong = SubmitAt(round, contributor, leaf, update.update_id); !wrong.empty())
         return wrong;

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 from sparseagg._net.rendezvous import choose_leaf
+from sparseagg.errors import SparseAggError, UnavailableError
+
+# A leaf that has been away for so long may have moved: its root is asked for its address.
+AWAY_SECONDS = 3.0
 
 
 class Leaf(NamedTuple):
@@ -57,11 +62,15 @@ class LeafClients:
 
     # Makes a client of an address like the one that this connection is of.
     new_client: Any = None
+    # Set in the client of a leaf (retry.py).
+    away_seconds: float | None = None
 
     def leaf_client(self, address: str) -> Any:
         """Returns the client of a leaf."""
         clients = self.__dict__.setdefault("_leaf_clients", {})
-        return clients.get(address) or clients.setdefault(address, self.new_client(address))
+        client = clients.get(address) or clients.setdefault(address, self.new_client(address))
+        client._transport.away_seconds = AWAY_SECONDS
+        return client
 
     def part_handles(self, manifest: Any) -> tuple[Any, ...]:
         """Returns handles of the rounds of the owners of a result."""
@@ -71,3 +80,40 @@ class LeafClients:
     def leaf_clients(self) -> list[Any]:
         """Returns all that were made, to be closed."""
         return list(self.__dict__.get("_leaf_clients", {}).values())
+
+
+class LeafSearch:
+    """What becomes of an update that its leaf does not take: whether the root is asked where the leaf is now, and whether the
+    update is sent there again.
+
+    seconds: from the first failure on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def progress(self) -> None:
+        """Something was answered: the next failure is a first one."""
+        self._end = None
+
+    def left(self) -> float:
+        """Returns the seconds that are left."""
+        return self._seconds if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def begin(self, error: SparseAggError) -> None:
+        """Raises `error` where the leaf is where it was."""
+        if self._end is None:
+            self._end = time.monotonic() + self._seconds
+        if not (error._may_have_moved or error.reason == "WRONG_LEAF") or self.left() <= 0:
+            raise error
+
+    def end(self, error: SparseAggError, leaf: Any, now: Any) -> Any:
+        """Returns the handle to which the update is sent; raises `error` where that makes no sense.
+
+        leaf, now: the handles of the contributor's leaf before and after the root was asked.
+        """
+        has_moved = now._transport is not leaf._transport
+        if not has_moved and not isinstance(error, UnavailableError):
+            raise error
+        return now

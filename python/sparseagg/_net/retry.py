@@ -57,6 +57,7 @@ class Backoff:
 
     timeout: seconds that the operation may take; from its first failure since the last progress on with `since_failure`.
     was_connected: tells whether the server has ever answered.
+    away_seconds: of a server that may have moved: the error after so long without it is raised, and says so.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Backoff:
         *,
         since_failure: bool = False,
         was_connected: Callable[[], bool] = lambda: True,
+        away_seconds: float | None = None,
     ) -> None:
+        self._away_seconds = away_seconds
         self._policy = policy
         self._was_connected = was_connected
         self._timeout = _arguments.finite(timeout)
@@ -114,9 +117,17 @@ class Backoff:
         delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
         if left is not None and delay >= left:
             raise error
+        if unavailable and self._is_away_too_long(delay):
+            error._may_have_moved = True
+            raise error
         if unavailable:
             self._tell(error, left)
         return delay
+
+    def _is_away_too_long(self, delay: float) -> bool:
+        if self._away_seconds is None:
+            return False
+        return time.monotonic() + delay >= self._first_failure + self._away_seconds
 
     def _connect_seconds_left(self, left: float | None) -> float | None:
         """Of `left` seconds those in which a first connection has to come about."""

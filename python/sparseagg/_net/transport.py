@@ -213,6 +213,7 @@ class Channel(LeafClients):
             self.timeout if timeout is None else timeout,
             since_failure=since_failure,
             was_connected=lambda: self._answered,
+            away_seconds=self.away_seconds,
         )
 
     def has_answered(self) -> None:

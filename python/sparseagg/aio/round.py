@@ -13,7 +13,7 @@ from sparseagg import _arguments, _requests
 from sparseagg._encode.encodings import RAW, EncodeOptions, ValuesChoice
 from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._handles import RoundBase
-from sparseagg._net.leaves import RoundLeaves
+from sparseagg._net.leaves import LeafSearch, RoundLeaves
 from sparseagg._net.partials import PartialReader, partial_update
 from sparseagg._progress import Meter, Progress
 from sparseagg._proto import aggregation_pb2
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from sparseagg.reduction import Partial
 
 
+def _is_wrong_leaf(outcome: Outcome) -> bool:
+    return isinstance(outcome, SparseAggError) and outcome.reason == "WRONG_LEAF"
+
+
 class Round(RoundBase):
     """A handle of one round; made by `Client.create_round` and `Client.round`. The errors are those of
     `sparseagg.Round`."""
@@ -60,6 +64,7 @@ class Round(RoundBase):
         answer = await self._call("GetRound", request, timeout=timeout)
         info = round_from_proto(answer)
         self._leaves = RoundLeaves(answer)
+        self._asks_leaves = False
         self._was_born(info.durability, info.epoch)
         return info
 
@@ -68,7 +73,7 @@ class Round(RoundBase):
         return await self._specs_within(None)
 
     async def _specs_within(self, limit: _requests.TimeLimit | None) -> Mapping[str, TensorSpec]:
-        if self._specs is None:
+        if self._specs is None or self._asks_leaves:
             info = await self._info(_requests.question_seconds(limit))
             self._specs = {spec.name: spec for spec in info.tensors}
         return self._specs
@@ -157,6 +162,8 @@ class Round(RoundBase):
             answered: dict[str, Outcome] = {}
             for leaf, part in by_leaf.items():
                 answered.update(await _many.send_together(leaf._transport, part, limit))
+            # Those are sent alone then.
+            answered = {key: one for key, one in answered.items() if not _is_wrong_leaf(one)}
             for outcome in answered.values():
                 if isinstance(outcome, Receipt):
                     self._was_born(outcome.durability, outcome.epoch)
@@ -381,10 +388,15 @@ class Round(RoundBase):
     ) -> Receipt:
         leaf = self._at_leaf(update)
         if leaf is not self:
-            receipt: Receipt = await leaf._send_metered(
-                update, idle_timeout, call_timeout, meter, message
-            )
-            return receipt
+            search = LeafSearch(call_timeout)
+            while True:
+                try:
+                    receipt: Receipt = await leaf._send_metered(
+                        update, idle_timeout, search.left(), meter, message
+                    )
+                    return receipt
+                except SparseAggError as error:
+                    leaf = await self._find_leaf(search, error, update, leaf)
         message_bytes_max = (await self._server()).message_bytes_max
         if update.message_bytes <= message_bytes_max:
             message = update.whole() if message is None else message
@@ -401,6 +413,18 @@ class Round(RoundBase):
             return await upload.run()
         except NotFoundError as missing:
             raise await self._explained(missing) from None
+
+    async def _find_leaf(
+        self, search: LeafSearch, error: SparseAggError, update: EncodedUpdate, leaf: Any
+    ) -> Any:
+        """Asks for the leaves again after `error` at `leaf`; returns the handle to which the update goes now."""
+        self._ask_leaves_again(error)
+        search.begin(error)
+        try:
+            await self._info(_requests.look_seconds(None, self._transport.timeout))
+        except (UnavailableError, DeadlineExceededError):
+            return search.end(error, leaf, leaf)  # it tries the leaf again
+        return search.end(error, leaf, self._at_leaf(update))
 
     async def _call(self, method: str, request: Any, **options: Any) -> Any:
         try:

@@ -39,6 +39,7 @@ Round::Round(std::string name, RestoredRound restored, const RoundServices& serv
       clock_(restored.clock),
       reducers_(std::move(restored.reducers)),
       snapshot_(std::move(restored.snapshot)) {
+  snapshot_.start.contributors = snapshot_.contributors;
   if (restored.result != nullptr) {
     result_ = HoldMemory(std::move(restored.result), std::move(restored.result_memory),
                          services_.budgets);
@@ -74,6 +75,7 @@ RoundSnapshot Round::SnapshotLocked() const {
   RoundSnapshot snapshot = snapshot_;
   snapshot.spec = spec_;
   snapshot.epoch = services_.store.Epoch();
+  snapshot.start.id = services_.start_id;
   snapshot.goal_reached = GoalReached(spec_.policy, snapshot_.contributors);
   if (snapshot_.state == RoundState::kOpen) {
     snapshot.close_time = clock_.CloseTime();
@@ -157,6 +159,9 @@ absl::Status Round::RefuseLocked(std::string_view reason, std::string_view what)
 
 absl::Status Round::NotOpenLocked(std::string_view what) const {
   absl::Status refusal = RefuseLocked("ROUND_NOT_OPEN", what);
+  if (snapshot_.failure.starts_with(kLeafGivenUp)) {
+    return WithMetadata(std::move(refusal), kClosedBy, kLeafGivenUp);
+  }
   if (snapshot_.seal_reason.has_value()) {
     return WithMetadata(std::move(refusal), kClosedBy, SealReasonName(*snapshot_.seal_reason));
   }

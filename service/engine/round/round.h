@@ -43,6 +43,7 @@ struct RoundServices {
   std::shared_ptr<const void> budgets;  // owns the budgets that rounds reserve memory from
   Admission& aggregation;               // of the round's tenant, one of `budgets`
   const std::atomic<bool>& draining;    // set while the engine drains
+  const std::string& start_id;
 };
 
 // An update that has passed every check and is ready to be counted.
@@ -132,8 +133,7 @@ class Round : public std::enable_shared_from_this<Round> {
   enum class NameAfter : uint8_t { kRemembered, kFree };
   absl::Status Delete(NameAfter name_after,
                       const std::function<void(const std::optional<Tombstone>&)>& gone);
-  // Makes the last call to every watcher. Call it after Delete().
-  void NotifyDeleted() { watchers_.NotifyDeleted(); }
+  void NotifyDeleted() { watchers_.NotifyDeleted(); }  // the last call to each, after Delete()
 
  private:
   friend class RoundPublisher;
@@ -150,7 +150,7 @@ class Round : public std::enable_shared_from_this<Round> {
   // request still has to be carried out.
   using Answer = absl::StatusOr<std::optional<RoundSnapshot>>;
   Answer AnswerSeal() const;
-  Answer AnswerAbort() const;
+  Answer AnswerAbort(const std::string& failure) const;
   absl::Status CheckDeletable() const;
   absl::Status ClosingLocked(SealReason reason) const;
   absl::Status FullLocked() const;
@@ -209,7 +209,7 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
   absl::Status AbortHoldingGate(std::string failure);
-  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when);
+  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when, bool reopens);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
   // Schedules one notification for all updates counted in a short interval, so that submitting

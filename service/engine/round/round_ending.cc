@@ -160,9 +160,12 @@ RoundProgress Round::ProgressLocked(std::chrono::steady_clock::time_point now) c
 
 // --- Aborting and deleting ---
 
-Round::Answer Round::AnswerAbort() const {
+Round::Answer Round::AnswerAbort(const std::string& failure) const {
   std::lock_guard lock(mutex_);
   SPARSEAGG_RETURN_IF_ERROR(CheckExistsLocked());
+  // What a leaf has published is a part of its root's round, and of no use without it.
+  const bool is_left_out = !failure.empty() && !spec_.tree.self.empty();
+  if (is_left_out && snapshot_.state == RoundState::kPublished) return std::nullopt;
   const auto next = Next(snapshot_.state, RoundEvent::kAbort);
   if (!next.has_value()) {
     return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
@@ -174,11 +177,11 @@ Round::Answer Round::AnswerAbort() const {
 }
 
 absl::StatusOr<RoundSnapshot> Round::Abort(const std::string& failure) {
-  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerAbort());
+  SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerAbort(failure));
   if (answer.has_value()) return *std::move(answer);
   {
     std::unique_lock gate(gate_);
-    SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort());  // another call may have been faster
+    SPARSEAGG_ASSIGN_OR_RETURN(answer, AnswerAbort(failure));  // another call may have been faster
     if (answer.has_value()) return *std::move(answer);
     SPARSEAGG_RETURN_IF_ERROR(AbortHoldingGate(failure));
   }
@@ -190,18 +193,26 @@ absl::Status Round::AbortHoldingGate(std::string failure) {
   RoundSnapshot aborted = Snapshot();
   aborted.failure = failure;
   aborted.abort_time = services_.options.now();
+  aborted.publish_time.reset();
+  aborted.manifest.reset();
   SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(aborted)));
-  MarkAborted(std::move(failure), *aborted.abort_time);
+  MarkAborted(std::move(failure), *aborted.abort_time, /*reopens=*/false);
   return absl::OkStatus();
 }
 
-void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when) {
-  std::shared_ptr<TensorReducers>
-      freed;  // freed after the lock is released, or by a fold in progress
+void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
+                        bool reopens) {
+  // Freed after the lock is released, or by a fold or a reader in progress.
+  std::shared_ptr<TensorReducers> freed;
+  std::shared_ptr<const PublishedResult> result;
   std::lock_guard lock(mutex_);
-  snapshot_.state = *Next(snapshot_.state, RoundEvent::kAbort);
+  snapshot_.state = RoundState::kAborted;
+  snapshot_.publish_time.reset();
+  snapshot_.manifest.reset();
+  result = std::move(result_);
   snapshot_.failure = std::move(failure);
   snapshot_.abort_time = when;
+  snapshot_.may_open_again = reopens;
   ++snapshot_.revision;
   freed = std::move(reducers_);
   publisher_.ScheduleErasure();
@@ -212,9 +223,11 @@ void Round::Fail(const absl::Status& status) {
     std::unique_lock gate(gate_);
     if (Reducers() == nullptr) return;  // aborted concurrently
     RoundSnapshot failed = Snapshot();
+    bool may_open_again = false;
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
     if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
+      may_open_again = failed.state == RoundState::kOpen;
       absl::StrAppend(&failed.failure,
                       "; its updates are kept: the next start of the server restores the round, "
                       "DeleteRound deletes it");
@@ -225,7 +238,7 @@ void Round::Fail(const absl::Status& status) {
         absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
       }
     }
-    MarkAborted(std::move(failed.failure), *failed.abort_time);
+    MarkAborted(std::move(failed.failure), *failed.abort_time, may_open_again);
   }
   NotifyEnd();
 }

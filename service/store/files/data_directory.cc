@@ -20,6 +20,10 @@
 namespace sparseagg {
 namespace {
 
+// A few commits of one page each.
+constexpr off_t kReserveBytes = off_t{1} << 17;
+constexpr off_t kReserveBytesMin = off_t{1} << 15;
+
 absl::Status Unusable(const std::string& path, const char* why) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                    absl::StrCat("cannot use the data directory ", path, ": ", why));
@@ -118,6 +122,19 @@ absl::Status DataDirectory::CheckFreeSpace() const {
   return StoreFull(absl::StrCat("the disk of the data directory has ", free_bytes,
                                 " bytes free, below store-free-bytes-min = ", free_bytes_min_,
                                 "; free some space there"));
+}
+
+void DataDirectory::KeepReserve() const {
+  struct stat lock = {};
+  if (fstat(lock_, &lock) != 0 || lock.st_size >= kReserveBytes) return;
+  for (off_t bytes = kReserveBytes; bytes > lock.st_size && bytes >= kReserveBytesMin; bytes /= 2) {
+    if (posix_fallocate(lock_, 0, bytes) == 0) return;
+  }
+}
+
+void DataDirectory::FreeReserve() const {
+  // Without it the start fails as it would have failed before.
+  if (ftruncate(lock_, 0) != 0) return;
 }
 
 void DataDirectory::Pin(std::span<const char* const> names) {

@@ -37,6 +37,11 @@ class DataDirectory {
   // UNAVAILABLE (STORE_BUSY) if its free space cannot be read.
   absl::Status CheckFreeSpace() const;
 
+  // A start on a full disk finds room for its first commit by the reserve, bytes that the lock's
+  // file takes. KeepReserve() takes them unless they are taken, or as many as the disk has.
+  void KeepReserve() const;
+  void FreeReserve() const;
+
   // Remembers the identity of the directory, and of those of these files in it that exist, for
   // CheckStillPresent(). Call it once, after the store has opened them and before other threads use
   // this object.

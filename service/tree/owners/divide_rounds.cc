@@ -169,13 +169,25 @@ absl::Status TreeRounds::EndPart(TreeRound& round, const std::string& leaf) {
 // --- The result ---
 
 std::optional<TreeRounds::Next> TreeRounds::HashParts(TreeRound& round, const std::string& leaf) {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool is_first =
+        !round.dividing->parts.empty() && round.dividing->parts.front().owner.id == leaf;
+    if (!is_first || std::exchange(round.dividing->is_hashing, true)) return std::nullopt;
+  }
+  const std::optional<Next> next = HashPublished(round);
+  const std::lock_guard lock(mutex_);
+  round.dividing->is_hashing = false;
+  return next;
+}
+
+std::optional<TreeRounds::Next> TreeRounds::HashPublished(TreeRound& round) {
   std::vector<ResultPart> parts;
   std::vector<OwnerRound> owned;
   {
     const std::lock_guard lock(mutex_);
-    if (!round.dividing.has_value() || round.dividing->result.has_value()) return std::nullopt;
+    if (round.dividing->result.has_value()) return std::nullopt;
     parts = round.dividing->parts;
-    if (parts.empty() || parts.front().owner.id != leaf) return std::nullopt;
     for (const ResultPart& part : parts) {
       const auto& published = round.leaves.at(part.owner.id).part.published;
       if (!published.has_value()) return std::nullopt;
@@ -212,6 +224,13 @@ std::optional<TreeRounds::Next> TreeRounds::HashParts(TreeRound& round, const st
   }
   WakeTick(round);
   return std::nullopt;
+}
+
+bool TreeRounds::HasPart(const TreeRound& round, const std::string& leaf) const {
+  const std::lock_guard lock(mutex_);
+  return round.dividing.has_value() &&
+         std::ranges::any_of(round.dividing->parts,
+                             [&](const ResultPart& part) { return part.owner.id == leaf; });
 }
 
 bool TreeRounds::IsOver(const TreeRound& round) const {

@@ -79,12 +79,11 @@ bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
   const bool is_leaf = std::ranges::find(tree.leaves, peer, &Leaf::id) != tree.leaves.end();
   if (is_leaf && !IsCounted(round, peer)) {
     LeafLink& link = *links_.at(peer);
-    const auto partial = link.DescribePartial(tree.part->round, tree.part->rows);
-    if (!partial.ok()) return NoteFailure(round, peer, partial.status());
+    LeafPartial partial;
     absl::Status own;
     const absl::Status received = ReceivePartial(
         engine_, link,
-        {.to = name, .leaf = peer, .from = tree.part->round, .rows = tree.part->rows}, *partial,
+        {.to = name, .leaf = peer, .from = tree.part->round, .rows = tree.part->rows}, partial,
         [](uint64_t) {}, own);
     if (!received.ok()) return NoteFailure(round, peer, received);
     if (!own.ok() && !IsCounted(round, peer)) {

@@ -180,7 +180,7 @@ class Case:
         return leaves[self.number]["up"]
 
     def leaf_has_ended(self) -> bool:
-        return self.place.state(self.leaf, self.name) in ("ABORTED", "PUBLISHED")
+        return self.place.state(self.leaf, self.name) == "ABORTED"
 
     def rounds_at_leaf(self) -> list:
         listed = self.place.ask(self.leaf, "round", "list")["rounds"]

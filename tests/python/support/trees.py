@@ -98,18 +98,37 @@ class Tree:
         self.start = start
         self.leaves = [start(f"leaf{number}") for number in range(leaves)]
         self.proxies = [FlakyProxy(leaf.port) for leaf in self.leaves] if proxied else []
-        targets = [reached.target for reached in self.proxies or self.leaves]
+        self.targets = [reached.target for reached in self.proxies or self.leaves]
         self.ids = [f"leaf-{number}" for number in range(leaves)]
-        addresses = ",".join(map("=".join, zip(self.ids, targets)))
         for leaf in self.leaves if owners else ():
             leaf.kill()
-            leaf.add_flags("--peers", addresses)
+            leaf.add_flags("--peers", self._root_flags()[1])
             leaf.start()
-        self.root = start("root", "--leaves", addresses, *root_flags)
+        self.root = start("root", *root_flags, *self._root_flags())
         self.one = start("one")
         self.client = Client(self.root.target, retry=RETRY, timeout=60)
         self.one_client = Client(self.one.target, retry=RETRY, timeout=60)
         self.direct = [Client(leaf.target, retry=RETRY, timeout=60) for leaf in self.leaves]
+
+    def _root_flags(self) -> tuple[str, str]:
+        return "--leaves", ",".join(map("=".join, zip(self.ids, self.targets)))
+
+    def move(self, **ports: int) -> None:
+        """Leaves go on at other ports, on their data; the root starts again, and is told. ports: by name, "leaf0", ...;
+        0: a free one."""
+        moved = [int(name[len("leaf") :]) for name in ports]
+        for number in moved:
+            self.leaves[number].kill()
+        for number, port in zip(moved, ports.values()):
+            self.leaves[number].port = port
+            self.leaves[number].start()
+            self.targets[number] = self.leaves[number].target
+            self.direct[number].close()
+            self.direct[number] = Client(self.targets[number], retry=RETRY, timeout=60)
+        self.root.kill()
+        kept = self.root._flags[: -len(self._root_flags())]
+        self.root._flags = (*kept, *self._root_flags())
+        self.root.start()
 
     def leaf_of(self, name: str, round_id: str = "r1") -> int:
         """The number of a contributor's leaf."""

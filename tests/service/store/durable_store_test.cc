@@ -195,6 +195,26 @@ TEST_F(DurableStoreTest, AbortsARoundWhoseUpdatesTheFullDiskKeeps) {
   EXPECT_TRUE(PayloadFiles().empty());
 }
 
+TEST_F(DurableStoreTest, StartsOnAFullDiskByItsReserve) {
+  OpenRound();
+  ASSERT_TRUE(Put("a", 10).ok());
+  const uint64_t before = store_->Epoch().epoch;
+  const std::string lock = folder_.path() + "/LOCK";
+  const auto full_disk = [&](Failpoint point) {
+    const bool has_room = fs::file_size(lock) == 0;
+    return point == Failpoint::kRowsWritten && !has_room ? StoreFull() : absl::OkStatus();
+  };
+  store_.reset();
+  auto opened = OpenDurableStore(
+      {.directory = folder_.path(), .free_bytes_min = 0, .failpoints = {full_disk}});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  store_ = *std::move(opened);
+  EXPECT_EQ(store_->Epoch().epoch, before + 1);
+  EXPECT_EQ(Put("a", 10)->outcome, PutOutcome::kDuplicate);
+  EXPECT_GT(fs::file_size(lock), 0u) << "for the next start, since there is room";
+  EXPECT_EQ(ErrorReason(Put("b", 10).status()), "STORE_FULL");
+}
+
 TEST_F(DurableStoreTest, LeavesNoByteOfAnUpdateBehind) {
   OpenRound();
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(Put(absl::StrCat("contributor", i), 5000).ok());

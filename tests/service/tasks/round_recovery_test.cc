@@ -39,8 +39,7 @@ class RoundRecoveryTest : public ::testing::Test {
     tasks_.reset();
     ASSERT_TRUE(engine_.Restart().ok());
     tasks_ = std::make_unique<Tasks>(TaskOptions(), engine_.store(), rows_);
-    const absl::Status recovered =
-        RecoverTasks(*tasks_, engine_.engine(), engine_.store(), Log(LogLevel::kError));
+    const absl::Status recovered = RecoverTasks(*tasks_, engine_.engine(), Log(LogLevel::kError));
     ASSERT_TRUE(recovered.ok()) << recovered;
   }
   absl::Status CreateTasks(const std::string& id) {
@@ -76,6 +75,46 @@ TEST_F(RoundRecoveryTest, TasksOfARoundThatTheNextStartRestoresStay) {
   ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kOpen);
   EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
   EXPECT_TRUE(CreateTasks("h").ok());
+}
+
+// As the server does it.
+class TellsTasks : public EngineObserver {
+ public:
+  explicit TellsTasks(std::unique_ptr<Tasks>& tasks) : tasks_(tasks) {}
+  void OnRoundState(const RoundSnapshot& round) override {
+    if (tasks_ != nullptr) tasks_->OnRoundState(round);
+  }
+
+ private:
+  std::unique_ptr<Tasks>& tasks_;
+};
+
+TEST_F(RoundRecoveryTest, TasksOfARoundThatFailsForLackOfMemoryStay) {
+  engine_.options.observer = std::make_shared<TellsTasks>(tasks_);
+  Start();
+  engine_.Create(RoundSpec{.tensors = {spec_}, .durability = Durability::kDurable});
+  ASSERT_TRUE(CreateTasks("g").ok());
+  scarce_ = true;
+  ASSERT_TRUE(engine_
+                  .Submit(TestUpdate("rounds/r", "g/1")
+                              .Add(spec_, std::vector<int64_t>{7}, std::vector<int32_t>{1}))
+                  .ok());
+  engine_->Drain();
+  ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kAborted);
+  EXPECT_EQ(ErrorReason(CreateTasks("h")), "ROUND_NOT_OPEN");
+  EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
+  EXPECT_EQ(tasks_->GetGroup("default", kGroup)->cancelled, 0u);
+  scarce_ = false;
+  Start();
+  ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kOpen);
+  EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
+  // Once it is deleted they end.
+  scarce_ = true;
+  Start();
+  ASSERT_TRUE(engine_->DeleteRound("rounds/r").ok());
+  tasks_->Tick();
+  const auto gone = tasks_->GetGroup("default", kGroup);
+  EXPECT_TRUE(!gone.ok() || gone->cancelled == 2u);
 }
 
 TEST_F(RoundRecoveryTest, TasksOfARoundThatWasAbortedEnd) {

@@ -28,11 +28,14 @@ class OneServer {
       : folder_(std::move(folder)), hook_(std::move(hook)), backend_(MakeBackend("cpu")) {
     Start();
   }
-  // Starts it on what is stored, as after a kill. What was in memory is lost.
-  void Start() {
+  void Stop() {
     engine_.reset();
     store_.reset();
     rows_ = nullptr;
+  }
+  // Starts it on what is stored, as after a kill. What was in memory is lost.
+  void Start() {
+    Stop();
     if (folder_.empty()) {
       store_ = MakeMemoryStore();
     } else {
@@ -111,20 +114,22 @@ class LocalLeaf : public LeafLink {
   absl::Status Delete(const std::string& name) override {
     return server_ == nullptr ? Silent() : server_->engine().DeleteRound(name);
   }
-  absl::StatusOr<LeafPartial> DescribePartial(const std::string& name,
-                                              const std::optional<RowRange>& rows) override {
-    ++calls_.described;
-    SPARSEAGG_ASSIGN_OR_RETURN(const std::string bytes, Partial(name, rows));
-    return LeafPartial{bytes.size(), std::string(PartialDigest(bytes))};
+  absl::Status GiveUp(const std::string& name) override {
+    return server_ == nullptr
+               ? Silent()
+               : server_->engine().FailRound(name, "LEAF_GIVEN_UP: simulated").status();
   }
   absl::Status ReadPartial(
-      const std::string& name, const std::optional<RowRange>& rows, uint64_t offset,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t /*likely*/,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
     constexpr size_t kChunk = 100;
-    if (server_ == nullptr) return Silent();
-    calls_.on_read(name);
+    ++calls_.described;
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string all, Partial(name, rows));
     const std::string_view bytes = all;
+    SPARSEAGG_ASSIGN_OR_RETURN(uint64_t offset,
+                               on_header({bytes.size(), std::string(PartialDigest(bytes))}));
+    calls_.on_read(name);
     for (; offset < bytes.size(); offset += kChunk) {
       SPARSEAGG_RETURN_IF_ERROR(on_bytes(offset, bytes.substr(offset, kChunk)));
     }
@@ -175,7 +180,7 @@ class LocalLeaf : public LeafLink {
   }
   static absl::StatusOr<LeafRound> Of(const absl::StatusOr<RoundSnapshot>& round) {
     if (!round.ok()) return round.status();
-    return LeafRound{round->state, round->contributors};
+    return LeafRound{round->state, round->contributors, round->start};
   }
 
   absl::StatusOr<LeafRound> Published(const std::string& name,

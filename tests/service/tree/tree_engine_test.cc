@@ -6,12 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "tests/service/forwarding_engine.h"
 #include "tests/service/tree/tree_bench.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparseagg {
 namespace {
 
+using testing::FailsWith;
 using testing::ForwardingEngine;
+using ::testing::HasSubstr;
 using testing::Sparse;
+using testing::TemporaryFolder;
 using testing::TreeBench;
 
 const TensorSpec kSpec = Sparse("w", 1000);
@@ -90,10 +94,52 @@ TEST(TreeEngineTest, ALongTransferDelaysNoOtherRoundOfTheLeaf) {
   // The goal is noticed, and the leaf sealed, while the transfer lasts.
   ASSERT_TRUE(bench.Send("rounds/fast", "c", kSpec, 1).ok());
   EXPECT_EQ(goal.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  // It is transferred beside the slow one.
+  auto fast = std::async(std::launch::async, [&] { return bench.root.Await("rounds/fast"); });
+  EXPECT_EQ(fast.wait_for(std::chrono::seconds(30)), std::future_status::ready);
   EXPECT_EQ((*tree)->GetRound("rounds/slow")->state, RoundState::kSealed);
   transfer.set_value();
   EXPECT_EQ(bench.root.Await("rounds/slow").state, RoundState::kPublished);
   EXPECT_EQ(bench.root.Await("rounds/fast").state, RoundState::kPublished);
+}
+
+TEST(TreeEngineTest, TwoRootsMakeUpDifferentNames) {
+  TreeBench one(1, "");
+  TreeBench other(1, "");
+  CreateRoundArgs args = Args("");
+  args.request_id = "request";
+  const auto first = one.rounds->Create(args);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(one.rounds->Create(args)->name, first->name) << "a repeated call";
+  EXPECT_NE(other.rounds->Create(args)->name.substr(first->name.rfind('-')),
+            first->name.substr(first->name.rfind('-')));
+}
+
+TEST(TreeEngineTest, ARoundShowsTheAddressThatALeafHasNow) {
+  const TemporaryFolder folder;
+  TreeBench bench(2, folder.path());
+  CreateRoundArgs args = Args("r");
+  args.spec.durability = Durability::kDurable;
+  ASSERT_TRUE(bench.rounds->Create(args).ok());
+  const std::string contributor = "c0";
+  const std::string leaf = LeafOf({.leaves = bench.list, .self = ""}, "rounds/r", contributor).id;
+  for (Leaf& each : bench.list) each.address = each.id + "-now:50061";
+  bench.rounds.reset();
+  bench.root.Start();
+  auto tree = TreeEngine::Start(bench.Options(), {}, bench.root.engine(), bench.root.store(),
+                                bench.root.rows());
+  ASSERT_TRUE(tree.ok());
+  EXPECT_EQ((*tree)->GetRound("rounds/r")->spec.tree.leaves, bench.list);
+  EXPECT_EQ((*tree)->ListRounds("", 1)[0].spec.tree.leaves, bench.list);
+  testing::TestUpdate update("rounds/r", contributor, 1.0f, "u");
+  update.Add<float>(kSpec, {1}, {1});
+  const absl::Status refused = (*tree)->Submit(update.header, update.tensors()).status();
+  EXPECT_THAT(refused, FailsWith(absl::StatusCode::kFailedPrecondition, "WRONG_LEAF"));
+  EXPECT_EQ(ErrorMetadata(refused).at("address"), leaf + "-now:50061");
+  EXPECT_EQ(ErrorMetadata(refused).at("leaf"), leaf);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("at \"" + leaf + "-now:50061\""));
+  ASSERT_TRUE((*tree)->SealRound("rounds/r").ok());
+  EXPECT_EQ(bench.root.Await("rounds/r").state, RoundState::kPublished);
 }
 
 }  // namespace

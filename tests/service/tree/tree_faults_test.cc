@@ -196,6 +196,8 @@ TEST(TreeFaultsTest, ARefusalThatMayPassIsRepeatedAndIsNoProgress) {
     bench.now += milliseconds(333);
   }
   EXPECT_EQ(bench.calls.described, 3);
+  EXPECT_EQ(bench.rounds->Leaves()[0].error,
+            "the root does not take its partial aggregate: simulated");
   EXPECT_THAT(bench.log, ElementsAre());
   bench.now += milliseconds(1);
   bench.Work();

@@ -94,8 +94,7 @@ def received_bytes(tree) -> int:
 
 
 def break_after_a_chunk(tree, root, choose: random.Random) -> None:
-    """Seals, and loses answers once the root has whole chunks. How many bytes pass before the first is not known: the root
-    begins to receive a partial aggregate when it asks for its size, and forgets these bytes."""
+    """Seals, and loses answers once the root has whole chunks."""
     proxy = tree.proxies[0]
     sealed = False
     for passing in range(choose.randrange(4_500_000, 6_000_000), 12_000_000, 1_500_000):
@@ -116,6 +115,20 @@ def offsets_asked_for(requests: bytes, round_name: str) -> list[int]:
     message = rb"\n" + re.escape(bytes([len(name)]) + name) + rb"\x10([\x80-\xff]*[\x00-\x7f])"
     digits = re.findall(message, requests)
     return [sum((b & 127) << 7 * place for place, b in enumerate(number)) for number in digits]
+
+
+def test_a_partial_aggregate_is_sent_once(make_tree):
+    tree = make_tree(1, proxied=True)
+    root = tree.client.create_round([BIG], "r1")
+    for number in range(2):
+        root.submit(big_update(number), **who(number))
+    before = tree.proxies[0].bytes_from_server
+    root.seal()
+    root.wait(timeout=60)
+    sent = tree.proxies[0].bytes_from_server - before
+    full = len(tree.direct[0].round("r1").partial())
+    assert full > 7_000_000
+    assert sent < 1.02 * full
 
 
 @pytest.mark.parametrize("seed", range(max(1, SEEDS // 5)))

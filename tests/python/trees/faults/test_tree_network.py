@@ -95,7 +95,7 @@ def test_a_leaf_behind_a_cut_link_is_given_up_and_named(place, phase, seed):
         assert f"leaf-{case.number}" in found[1]["given_up_leaves"]
         assert found == case.expected_without(found[1]["given_up_leaves"])
         case.join()
-        # A leaf that has its partial aggregate already keeps it until the round is deleted.
+        # Also one that has published its part.
         until(lambda: case.leaf_has_ended(), "the leaf has ended its round")
         assert place.outcome(root, name) == found
         place.ask(root, "round", "delete", name)
