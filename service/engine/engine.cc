@@ -143,8 +143,7 @@ class EngineImpl : public Engine {
                                                         std::vector<EncodedHeader> tensors);
   // Schedules the periodic check that drops idle uploads.
   void ScheduleIdleCheck();
-  // Schedules the periodic maintenance on the eraser, which deletes rounds after their retention,
-  // erases what deleted rounds have left on the disk, and forgets names after their horizon.
+  // The same on the eraser: for rounds after their retention, leftovers on the disk, and old names.
   void ScheduleMaintenance();
   void DeleteExpiredRounds();
   void ForgetExpiredNames();
