@@ -218,6 +218,7 @@ struct BackendStatus {
   std::string unavailable_reason;
   std::vector<std::string> plans;
   bool selected = false;
+  std::vector<std::string> devices;
 };
 
 struct LimitInfo {

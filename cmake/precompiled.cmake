@@ -13,6 +13,9 @@ function(sparseagg_precompile target)
   if(SPARSEAGG_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE ${ARGN})
     target_compile_options(${target} PRIVATE -fpch-preprocess) # ccache needs it
+    # But not where the headers are compiled: it would read the result of the last time instead of a header that changed.
+    set_source_files_properties("${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.cxx"
+                                PROPERTIES COMPILE_OPTIONS -fno-pch-preprocess)
   endif()
 endfunction()
 

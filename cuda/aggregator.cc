@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -35,7 +36,7 @@ struct CudaAggregator::Work {
         info(info),
         spec(plan.spec),
         adaptive(plan.adaptive),
-        reduction(plan.spec, plan.name, gpu.context()),
+        reduction(plan.spec, plan.name, gpu.context(), plan.window),
         report{.plan = plan.name, .reason = plan.reason} {}
 
   void Fold(Batch& batch) {
@@ -104,13 +105,8 @@ CudaAggregator::~CudaAggregator() {
 absl::StatusOr<StagedUpdate> CudaAggregator::Stage(uint64_t nnz) const {
   // Nobody can say how long a lost device takes to lock pages.
   if (!gpu_.device().health().ok()) return StageOnHeap(spec_.layout, nnz);
+  cudaSetDevice(gpu_.device().ordinal());  // that locks the pages
   return gpu_.context().staging.Stage(spec_.layout, nnz);
-}
-
-uint64_t CudaAggregator::BatchBytes() const {
-  const Tuning& tuning = gpu_.tuning();
-  return std::min(tuning.batch_bytes,
-                  gpu_.device().pool().budget_bytes() / tuning.batch_share_of_memory);
 }
 
 absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
@@ -120,7 +116,7 @@ absl::Status CudaAggregator::Accumulate(StagedUpdate update, float weight) {
   if (nnz > 0) {
     // A batch that is full waits for the one before it: what follows must not be counted then if
     // that one failed.
-    if (batch_->bytes() >= BatchBytes()) SPARSEAGG_RETURN_IF_ERROR(StartFold());
+    if (batch_->bytes() >= gpu_.batch_bytes()) SPARSEAGG_RETURN_IF_ERROR(StartFold());
     batch_->Add({std::move(update), weight});
   }
   ++contributors_;
@@ -186,6 +182,37 @@ absl::Status CudaAggregator::Merge(const Partial& partial) {
   contributors_ += partial.contributors;
   addends_ += partial.addends;
   total_weight_.Add(partial.total_weight);
+  return absl::OkStatus();
+}
+
+absl::Status CudaAggregator::Absorb(Aggregator& aggregator) {
+  auto* const other = dynamic_cast<CudaAggregator*>(&aggregator);
+  if (other == nullptr) return Aggregator::Absorb(aggregator);
+  Partial own;
+  own.spec = spec_;
+  own.addends = addends_;
+  Partial theirs;
+  theirs.spec = other->spec_;
+  theirs.addends = other->addends_;
+  SPARSEAGG_RETURN_IF_ERROR(CheckMergeable(own, theirs));
+  SPARSEAGG_RETURN_IF_ERROR(FinishFold());
+  SPARSEAGG_RETURN_IF_ERROR(other->FoldAll());
+  // Not OnDevice(): after an error both can go on, by way of the host.
+  const auto shared = std::make_shared<SharedState>();
+  SPARSEAGG_RETURN_IF_ERROR(
+      other->gpu_.Await(other->Post([shared](Work& work) { *shared = work.reduction.Share(); })));
+  // The task owns the state that it copies from: it may hang, and outlive the other aggregator.
+  const absl::Status status = gpu_.Await(
+      Post([shared, from = other->work_](Work& work) { work.reduction.JoinShared(*shared); }));
+  // After other errors nobody knows how far it came.
+  const std::string reason = ErrorReason(status);
+  if (!status.ok() && reason != "GPU_OUT_OF_MEMORY" && reason != "GPU_REFUSED") {
+    failed_.Update(status);
+  }
+  SPARSEAGG_RETURN_IF_ERROR(status);
+  contributors_ += other->contributors_;
+  addends_ += other->addends_;
+  total_weight_.Add(other->total_weight_);
   return absl::OkStatus();
 }
 

@@ -26,6 +26,9 @@ class CudaAggregator : public Aggregator {
   absl::StatusOr<StagedUpdate> Stage(uint64_t nnz) const override;
   absl::Status Accumulate(StagedUpdate update, float weight) override;
   absl::Status Merge(const Partial& partial) override;
+  // Copies the state of another CudaAggregator from its device to this one.
+  absl::Status Absorb(Aggregator& aggregator) override;
+  absl::Status Flush() override { return StartFold(); }
   absl::StatusOr<Partial> Snapshot() override;
   uint64_t memory_bytes() const override;
   PlanReport plan_report() const override;
@@ -46,7 +49,6 @@ class CudaAggregator : public Aggregator {
   // Waits for the batch that is being reduced.
   absl::Status FinishFold();
   absl::Status FoldAll();
-  uint64_t BatchBytes() const;
 
   Gpu& gpu_;
   const ReduceSpec spec_;

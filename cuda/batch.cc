@@ -47,6 +47,7 @@ Batch::~Batch() {
 
 void Batch::Add(PendingUpdate update) {
   bytes_ += update.staged.bytes;
+  uploads_.waiting.fetch_add(update.staged.bytes, std::memory_order_relaxed);
   nnz_ += update.staged.entries.nnz;
   is_pinned_.push_back(staging_.IsPinned(MemoryOf(update)));
   if (is_pinned_.back()) pinned_bytes_ += update.staged.bytes;
@@ -150,6 +151,8 @@ BatchView Batch::View(Queue& queue) {
 }
 
 std::vector<PendingUpdate> Batch::Take() {
+  uploads_.waiting.fetch_sub(bytes_, std::memory_order_relaxed);
+  bytes_ = 0;
   if (uploaded_.has_value()) {
     // Not for what others have queued behind it: their batches stay on the bus meanwhile.
     uploads_.queue.Wait(*uploaded_);
@@ -169,7 +172,7 @@ std::vector<PendingUpdate> Batch::Take() {
   is_pinned_.clear();
   pageable_ = {};
   looked_at_ = 0;
-  bytes_ = nnz_ = pinned_bytes_ = uploaded_bytes_ = 0;
+  nnz_ = pinned_bytes_ = uploaded_bytes_ = 0;
   return std::exchange(updates_, {});
 }
 

@@ -28,7 +28,8 @@ struct Uploads {
   explicit Uploads(MemoryPool& pool) : queue(pool) {}
   std::mutex mutex;  // guards queue
   Queue queue;
-  std::atomic<uint64_t> bytes{0};  // uploaded, or on their way
+  std::atomic<uint64_t> bytes{0};    // uploaded, or on their way
+  std::atomic<uint64_t> waiting{0};  // bytes of all batches, which are not reduced yet
 };
 
 // For one thread at a time. Keeps the staged updates until it goes: a batch can be uploaded again.

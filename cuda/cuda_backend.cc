@@ -1,9 +1,10 @@
 #include "cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -13,6 +14,7 @@
 #include "cuda/device/gpu.h"
 #include "cuda/device/probe.h"
 #include "cuda/error.h"
+#include "cuda/memory/staging.h"
 #include "cuda/plan.h"
 #include "sparse/ops/all.h"
 
@@ -22,32 +24,64 @@ namespace {
 // Host memory that is locked for staging: a quarter of the device's, which no batch exceeds.
 constexpr uint64_t kPinnedShare = 4;
 
+// The GPUs of the back ends that were made together.
+class Gpus {
+ public:
+  explicit Gpus(uint64_t pinned_bytes)
+      : pinned_bytes_(pinned_bytes), staging_(std::make_shared<gpu::PinnedStaging>(pinned_bytes)) {}
+  ~Gpus() {
+    // The memory that a hanging thread uses must stay as long as the process. That may be memory of
+    // any of them.
+    const bool hangs =
+        std::any_of(gpus_.begin(), gpus_.end(), [](const auto& gpu) { return gpu->Hangs(); });
+    if (!hangs) return;
+    for (auto& gpu : gpus_) gpu.release();  // NOLINT(bugprone-unused-return-value)
+  }
+  Gpus(const Gpus&) = delete;
+  Gpus& operator=(const Gpus&) = delete;
+
+  gpu::Gpu& Add(const GpuInfo& info, uint64_t budget_bytes, const gpu::Tuning& tuning) {
+    gpus_.push_back(
+        std::make_unique<gpu::Gpu>(info.ordinal, budget_bytes, pinned_bytes_, tuning, staging_));
+    gpu::Gpu& added = *gpus_.back();
+    added.CountsStaging(gpus_.size() == 1);
+    for (size_t g = 0; g + 1 < gpus_.size(); ++g) {
+      gpus_[g]->device().pool().AllowAccess(info.ordinal);
+      added.device().pool().AllowAccess(gpus_[g]->device().ordinal());
+    }
+    return added;
+  }
+
+ private:
+  const uint64_t pinned_bytes_;
+  const std::shared_ptr<gpu::PinnedStaging> staging_;
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
+};
+
 class CudaBackend : public Backend {
  public:
-  CudaBackend(const GpuInfo& gpu, uint64_t budget_bytes, const gpu::Tuning& tuning)
-      : gpu_(std::make_unique<gpu::Gpu>(0, budget_bytes, budget_bytes / kPinnedShare, tuning)) {
+  CudaBackend(std::shared_ptr<Gpus> gpus, const GpuInfo& info, uint64_t budget_bytes,
+              const gpu::Tuning& tuning)
+      : gpus_(std::move(gpus)), gpu_(&gpus_->Add(info, budget_bytes, tuning)) {
     info_.name = "cuda";
-    info_.description = absl::StrCat(gpu.name, ", compute capability ", gpu.compute_major, ".",
-                                     gpu.compute_minor, ", ", budget_bytes >> 20, " MiB");
+    info_.description = absl::StrCat(info.name, ", compute capability ", info.compute_major, ".",
+                                     info.compute_minor, ", ", budget_bytes >> 20, " MiB");
+    info_.devices = {absl::StrCat(info.ordinal, ": ", info.name)};
+    info_.device_batch_bytes = gpu_->batch_bytes();
     info_.memory_bytes = budget_bytes;
     info_.can_fail = true;
     for (const gpu::DevicePlan& plan : gpu::DevicePlans()) {
       info_.plans.emplace_back(plan.name);
     }
-    info_.cost = [rates = Rates(gpu)](const BackendInfo&, std::string_view plan,
-                                      const ReduceSpec& spec, const Workload& workload) {
+    info_.cost = [rates = Rates(info)](const BackendInfo&, std::string_view plan,
+                                       const ReduceSpec& spec, const Workload& workload) {
       return gpu::CudaCost(rates, plan, spec, workload);
     };
   }
 
-  ~CudaBackend() override {
-    // The memory that a hanging thread uses must stay as long as the process.
-    if (gpu_->Hangs()) gpu_.release();  // NOLINT(bugprone-unused-return-value)
-  }
-
   const BackendInfo& info() const override { return info_; }
   absl::Status health() const override { return gpu_->health(); }
-  std::optional<DeviceStats> device_stats() const override { return gpu_->stats(); }
+  std::vector<DeviceStats> device_stats() const override { return {gpu_->stats()}; }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     if (!AllOps::With(plan.spec.op, [](auto) {})) {
@@ -72,16 +106,67 @@ class CudaBackend : public Backend {
     const absl::Status status = run.ok() ? result->status() : run;
     const gpu::DeviceRates rates = status.ok() ? **result : gpu::UsualRates(gpu);
     info_.notes.push_back(absl::StrCat(
+        "GPU ", gpu.ordinal, ": ",
         status.ok() ? "rates measured" : "rates of such a device, since measuring them failed",
         status.ok() ? "" : absl::StrCat(" (", status.message(), ")"), ": ", gpu::Describe(rates)));
     return rates;
   }
 
+  const std::shared_ptr<Gpus> gpus_;
+  gpu::Gpu* const gpu_;
   BackendInfo info_;
-  std::unique_ptr<gpu::Gpu> gpu_;
 };
 
+// INVALID_ARGUMENT (UNKNOWN_DEVICE).
+absl::StatusOr<std::vector<GpuInfo>> Select(const std::vector<GpuInfo>& gpus,
+                                            const DeviceSelection& selection) {
+  if (selection.all) return gpus;
+  std::vector<GpuInfo> selected;
+  for (const uint32_t number : selection.numbers) {
+    const auto found = std::find_if(gpus.begin(), gpus.end(), [number](const GpuInfo& gpu) {
+      return gpu.ordinal == static_cast<int>(number);
+    });
+    if (found == gpus.end()) {
+      return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_DEVICE",
+                       absl::StrCat("there is no usable GPU ", number, "; this machine has ",
+                                    gpus.size(), ", numbered from 0"));
+    }
+    selected.push_back(*found);
+  }
+  return selected;
+}
+
+uint64_t BudgetOf(const GpuInfo& gpu, const BackendOptions& options) {
+  const uint64_t most = gpu.memory_bytes;
+  return options.memory_bytes != 0 ? std::min(options.memory_bytes, most) : most / 4 * 3;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options) {
+  return MakeCudaBackends(options, gpu::Tuning());
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, const gpu::Tuning& tuning) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<GpuInfo> all, ProbeGpus());
+  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<GpuInfo> selected, Select(all, options.devices));
+  uint64_t budget_bytes = 0;
+  for (const GpuInfo& gpu : selected) budget_bytes += BudgetOf(gpu, options);
+  try {
+    const auto gpus = std::make_shared<Gpus>(budget_bytes / kPinnedShare);
+    std::vector<std::unique_ptr<Backend>> backends;
+    for (const GpuInfo& gpu : selected) {
+      backends.push_back(std::make_unique<CudaBackend>(gpus, gpu, BudgetOf(gpu, options), tuning));
+      SPARSEAGG_RETURN_IF_ERROR(backends.back()->health());
+    }
+    return backends;
+  } catch (const gpu::CudaError& error) {
+    return MakeError(absl::StatusCode::kUnavailable, "NO_GPU",
+                     absl::StrCat("no usable GPU: ", error.what()));
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
   return MakeCudaBackend(options, gpu::Tuning());
@@ -89,18 +174,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& o
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options,
                                                          const gpu::Tuning& tuning) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const std::vector<GpuInfo> gpus, ProbeGpus());
-  const uint64_t most = gpus[0].memory_bytes;
-  const uint64_t budget =
-      options.memory_bytes != 0 ? std::min(options.memory_bytes, most) : most / 4 * 3;
-  try {
-    auto backend = std::make_unique<CudaBackend>(gpus[0], budget, tuning);
-    SPARSEAGG_RETURN_IF_ERROR(backend->health());
-    return backend;
-  } catch (const gpu::CudaError& error) {
-    return MakeError(absl::StatusCode::kUnavailable, "NO_GPU",
-                     absl::StrCat("no usable GPU: ", error.what()));
-  }
+  BackendOptions one = options;
+  const std::vector<uint32_t>& numbers = options.devices.numbers;
+  one.devices = {.all = false, .numbers = {numbers.empty() ? 0 : numbers.front()}};
+  SPARSEAGG_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Backend>> backends,
+                             MakeCudaBackends(one, tuning));
+  return std::move(backends.front());
 }
 
 }  // namespace sparseagg

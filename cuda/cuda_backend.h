@@ -4,6 +4,7 @@
 #define SPARSEAGG_CUDA_CUDA_BACKEND_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cuda/tuning.h"
@@ -11,13 +12,20 @@
 
 namespace sparseagg {
 
-// On the first GPU. memory_bytes 0: three quarters of the device's memory. UNAVAILABLE (NO_GPU)
-// says why there is none. A call of an aggregator may fail with UNAVAILABLE (GPU_LOST), then so do
-// all calls after it, or with RESOURCE_EXHAUSTED (GPU_OUT_OF_MEMORY, GPU_REFUSED), then that
-// aggregator is of no more use.
+// On the first of options.devices. memory_bytes 0: three quarters of the device's memory.
+// UNAVAILABLE (NO_GPU) says why there is none. A call of an aggregator may fail with UNAVAILABLE
+// (GPU_LOST), then so do all calls after it, or with RESOURCE_EXHAUSTED (GPU_OUT_OF_MEMORY,
+// GPU_REFUSED), then that aggregator is of no more use.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
 
+// On each of options.devices, which share the page-locked memory that updates are staged in.
+// INVALID_ARGUMENT (UNKNOWN_DEVICE) when the machine lacks one of them.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options);
+
 // The same with other sizes, for tests.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, const gpu::Tuning& tuning);
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options,
                                                          const gpu::Tuning& tuning);
 

@@ -18,14 +18,16 @@ constexpr uint64_t kBatchEntriesMax = uint64_t{1} << 31;
 
 }  // namespace
 
-DeviceReduction::DeviceReduction(ReduceSpec spec, std::string plan, Context& context)
+DeviceReduction::DeviceReduction(ReduceSpec spec, std::string plan, Context& context,
+                                 std::shared_ptr<SharedWindow> window)
     : spec_(std::move(spec)),
       plan_name_(std::move(plan)),
       context_(context),
+      window_(std::move(window)),
       rule_(RuleOf(spec_)) {}
 
 void DeviceReduction::MakePlan(int32_t lsb) {
-  rule_.lsb = lsb;
+  rule_.lsb = window_ == nullptr ? lsb : window_->Choose(lsb);
   plan_ = MakeDeviceReducer(plan_name_, rule_, spec_.layout.num_rows);
 }
 
@@ -153,6 +155,41 @@ void DeviceReduction::Join(Partial partial) {
     return;
   }
   Settle();
+}
+
+SharedState DeviceReduction::Share() {
+  if (!spilled_.empty()) throw Refused("a part of its state is in host memory");
+  SharedState shared{.device = context_.queue.pool().device(), .lsb = rule_.lsb};
+  if (plan_ == nullptr) return shared;
+  shared.run = plan_->Share(context_.queue);
+  shared.side = side_;
+  shared.addends = addends_;
+  context_.queue.Synchronize();  // the other device does not wait for this queue
+  return shared;
+}
+
+void DeviceReduction::JoinShared(const SharedState& shared) {
+  if (shared.run == nullptr) return;
+  if (plan_ == nullptr) MakePlan(shared.lsb);
+  if (shared.lsb != rule_.lsb) throw Refused("the state of another device has another window");
+  const SlotRun& from = *shared.run;
+  if (from.size != 0) {
+    Queue& queue = context_.queue;
+    try {
+      SlotRun run{{queue, from.size}, {queue, from.size * rule_.slots()}, from.size};
+      queue.CopyFromDevice(run.rows.data(), shared.device, from.rows.data(), run.size);
+      queue.CopyFromDevice(run.slots.data(), shared.device, from.slots.data(), run.slots.size());
+      plan_->Join(queue, std::move(run));
+    } catch (const CudaError& error) {
+      // The error may be of the other device or of the link; this throws if it is of this one.
+      queue.Synchronize();
+      if (error.out_of_memory()) throw;
+      throw Refused(error.what());
+    }
+    Settle();
+  }
+  AddSide(shared.side);
+  addends_ += shared.addends;
 }
 
 void DeviceReduction::ForEachPiece(RunFunction f) {

@@ -20,10 +20,21 @@
 
 namespace sparseagg::gpu {
 
+// The state of a reduction, for another device to copy. Valid as long as that reduction, while
+// nothing is added there.
+struct SharedState {
+  std::shared_ptr<const SlotRun> run;  // null: no state yet
+  int device = 0;                      // that has the run
+  int32_t lsb = 0;
+  std::vector<SideEntry> side;
+  uint64_t addends = 0;
+};
+
 class DeviceReduction {
  public:
-  // `plan` is one of DevicePlans().
-  DeviceReduction(ReduceSpec spec, std::string plan, Context& context);
+  // `plan` is one of DevicePlans(). `window`: that of the tensor on several devices, or null.
+  DeviceReduction(ReduceSpec spec, std::string plan, Context& context,
+                  std::shared_ptr<SharedWindow> window = nullptr);
 
   // Returns whether there is a state yet; until then another plan can be used.
   bool begun() const { return plan_ != nullptr; }
@@ -34,6 +45,11 @@ class DeviceReduction {
   void Fold(Batch& batch);
   // Adds a partial aggregate.
   void Join(Partial partial);
+  // The state for another device. Throws Refused when a part of it is in host memory.
+  SharedState Share();
+  // Adds a state of another device, copied from there. After an error of memory that is out, and
+  // after Refused (it has another window, or cannot be copied), the state is what it was.
+  void JoinShared(const SharedState& shared);
   // The rows, slots and side table so far.
   Partial State();
   // Every sum rounded once. OUT_OF_RANGE (INTEGER_OVERFLOW). The second after what is in `last`,
@@ -54,6 +70,7 @@ class DeviceReduction {
   using Piece = std::vector<std::pair<uint64_t, uint64_t>>;
   using RunFunction = absl::FunctionRef<void(const SlotRun&)>;
 
+  // With a window that suits `lsb`, unless another device has chosen one.
   void MakePlan(int32_t lsb);
   // Waits for everything queued: the end of a batch. The number of rows of the state comes along.
   void Settle();
@@ -87,6 +104,7 @@ class DeviceReduction {
   const ReduceSpec spec_;
   std::string plan_name_;
   Context& context_;
+  const std::shared_ptr<SharedWindow> window_;
   SlotRule rule_;
   std::unique_ptr<DeviceReducer> plan_;  // made when the first batch has decided the window
   std::vector<SideEntry> side_;          // sorted

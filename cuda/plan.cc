@@ -54,6 +54,11 @@ class SortedPlan : public DeviceReducer {
       f(run);
     }
   }
+  std::shared_ptr<const SlotRun> Share(Queue& queue) override {
+    MergeAll(queue);
+    if (runs_.empty()) return std::make_shared<SlotRun>();
+    return {std::shared_ptr<const SlotRun>(), &runs_[0]};  // owns nothing
+  }
   bool Compact(Queue& queue) override {
     if (runs_.size() < 2) return false;
     const uint64_t before = bytes();
@@ -117,6 +122,10 @@ class DensePlan : public DeviceReducer {
   }
   void WithState(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) override {
     f(state_.num_rows == 0 ? SlotRun() : list_(queue, rule_, state_));
+  }
+  std::shared_ptr<const SlotRun> Share(Queue& queue) override {
+    return std::make_shared<SlotRun>(state_.num_rows == 0 ? SlotRun()
+                                                          : list_(queue, rule_, state_));
   }
   void Clear() override { state_ = {}; }
   uint64_t bytes() const override {

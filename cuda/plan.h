@@ -41,6 +41,9 @@ class DeviceReducer {
   virtual void ForEachRun(Queue& queue, absl::FunctionRef<void(const SlotRun&)> f) {
     WithState(queue, f);
   }
+  // The state as one run whose rows are counted, for another device to copy; valid until the state
+  // changes or goes. Waits for the queue.
+  virtual std::shared_ptr<const SlotRun> Share(Queue& queue) = 0;
   // Makes the state smaller without a loss, where it can; whether it has. Waits for the queue.
   virtual bool Compact(Queue&) { return false; }
   // Forgets everything.

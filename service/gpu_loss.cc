@@ -8,8 +8,8 @@
 namespace sparseagg {
 
 void GpuLoss::Report(const absl::Status& fault) {
-  log_.Error(exit_code_ != 0 ? "the GPU is lost; the server ends"
-                             : "the GPU is lost; rounds continue on another back end",
+  log_.Error(exit_code_ != 0 ? "a GPU is lost; the server ends"
+                             : "a GPU is lost; rounds continue without it",
              {{"reason", ErrorReason(fault)}, {"message", std::string(fault.message())}});
   // Immediately, because threads may wait for the device for ever.
   if (exit_code_ != 0) std::_Exit(exit_code_);

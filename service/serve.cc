@@ -234,16 +234,13 @@ absl::StatusOr<Server> StartServer(const LoadedConfig& loaded, const Log& log,
   Server server;
   SPARSEAGG_ASSIGN_OR_RETURN(server.protection, Protection::Make(config, log));
   SPARSEAGG_ASSIGN_OR_RETURN(server.admin, StartAdmin(loaded, telemetry, log));
-  const BackendOptions backend_options{.threads = config.threads,
-                                       .memory_bytes = config.backend_memory_bytes};
   server.gpu_loss = std::make_shared<GpuLoss>(log, config.exit_on_gpu_loss ? kServeGpuLost : 0);
   const auto on_loss = [loss = server.gpu_loss,
                         metrics = telemetry.metrics](const absl::Status& fault) {
     metrics->OnBackendLost();
     loss->Report(fault);
   };
-  SPARSEAGG_ASSIGN_OR_RETURN(server.backend,
-                             ChooseBackend(backends, config.backend, backend_options, on_loss));
+  SPARSEAGG_ASSIGN_OR_RETURN(server.backend, ChooseBackend(backends, config, on_loss));
   if (config.backend == "auto") LogUnavailable(server.backend, log);
   LogNotes(server.backend.backend->info(), log);
   SPARSEAGG_RETURN_IF_ERROR(OpenStore(config, telemetry.metrics, server));
@@ -299,6 +296,7 @@ void AnnounceServing(const Server& server, const ServerConfig& config, const Log
                        {"version", SPARSEAGG_VERSION},
                        {"backend", backend.name},
                        {"device", backend.description},
+                       {"devices", absl::StrCat(backend.devices.size())},
                        {"data_dir", config.data_dir.empty() ? "none" : config.data_dir},
                        {"rounds", absl::StrCat(server.rounds)}});
   server.protection->Record(

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/convert.h"
+#include "service/config/devices.h"
 #include "service/rpc/wire/round_proto.h"
+#include "sparse/device_group.h"
 #include "sparse/encoding.h"
 #include "sparse/failover_backend.h"
 #include "sparse/ops/all.h"
@@ -38,31 +40,67 @@ absl::Status NotChosen(const std::string& name, const std::vector<BackendCandida
       absl::StrCat("back end \"", name, "\" is not in this build; use one of ", known));
 }
 
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+// On each device, or, where that is only to be described or to take over, on one.
+absl::StatusOr<Backends> Make(const BackendFactory& factory, bool each,
+                              const BackendOptions& options) {
+  if (each && factory.make_each != nullptr) return factory.make_each(options);
+  SPARSEAGG_ASSIGN_OR_RETURN(std::unique_ptr<Backend> only, factory.make(options));
+  Backends backends;
+  backends.push_back(std::move(only));
+  return backends;
+}
+
+// Each device with its own fallback, so that the loss of one costs the others nothing.
+void AddFallback(Backends& devices, const std::shared_ptr<Backend>& second,
+                 const FailoverOptions& options) {
+  FailoverOptions own = options;
+  own.kept_bytes_min /= devices.size();
+  for (std::unique_ptr<Backend>& device : devices) {
+    device = MakeFailoverBackend(std::move(device), second, own);
+  }
+}
+
+std::unique_ptr<Backend> Grouped(Backends devices) {
+  if (devices.size() == 1) return std::move(devices.front());
+  return MakeDeviceGroup(std::move(devices));
+}
+
 }  // namespace
 
 absl::StatusOr<BackendChoice> ChooseBackend(
-    std::span<const BackendFactory> factories, const std::string& name,
-    const BackendOptions& options, std::function<void(const absl::Status& fault)> on_loss) {
+    std::span<const BackendFactory> factories, const ServerConfig& config,
+    std::function<void(const absl::Status& fault)> on_loss) {
+  BackendOptions options{.threads = config.threads, .memory_bytes = config.backend_memory_bytes};
+  SPARSEAGG_ASSIGN_OR_RETURN(options.devices, ParseDevices(config.devices));
+  const std::string& name = config.backend;
   BackendChoice choice;
-  std::unique_ptr<Backend> second;
+  Backends chosen;  // one for each device
+  std::shared_ptr<Backend> second;
   for (const BackendFactory& factory : factories) {
-    absl::StatusOr<std::unique_ptr<Backend>> made = factory.make(options);
+    const bool wanted = chosen.empty() && (name == "auto" || name == factory.name);
+    absl::StatusOr<Backends> made = Make(factory, wanted, options);
+    if (wanted && absl::IsInvalidArgument(made.status())) return made.status();
     BackendCandidate& candidate = choice.candidates.emplace_back();
     candidate.name = std::string(factory.name);
     candidate.status = made.status();
     if (!made.ok()) continue;
-    candidate.info = (*made)->info();
-    const bool wanted = name == "auto" || name == candidate.name;
-    if (wanted && choice.backend == nullptr) {
-      choice.backend = *std::move(made);
-    } else if (choice.backend != nullptr && second == nullptr) {
-      second = *std::move(made);
+    candidate.info = made->front()->info();
+    if (wanted) {
+      chosen = *std::move(made);
+    } else if (!chosen.empty() && second == nullptr) {
+      second = std::move(made->front());
     }
   }
-  if (choice.backend == nullptr) return NotChosen(name, choice.candidates);
-  if (choice.backend->info().can_fail && second != nullptr) {
-    choice.backend = MakeFailoverBackend(std::move(choice.backend), std::move(second),
-                                         {.on_loss = std::move(on_loss)});
+  if (chosen.empty()) return NotChosen(name, choice.candidates);
+  const std::string chosen_name = chosen.front()->info().name;
+  if (chosen.front()->info().can_fail && second != nullptr) {
+    AddFallback(chosen, second, {.on_loss = std::move(on_loss)});
+  }
+  choice.backend = Grouped(std::move(chosen));
+  for (BackendCandidate& candidate : choice.candidates) {
+    if (candidate.name == chosen_name) candidate.info = choice.backend->info();
   }
   return choice;
 }
@@ -78,6 +116,7 @@ v1::ServerInfo MakeServerInfo(const BackendChoice& choice, const ServerConfig& c
     backend.set_available(candidate.status.ok());
     backend.set_unavailable_reason(std::string(candidate.status.message()));
     for (const std::string& plan : candidate.info.plans) backend.add_plans(plan);
+    for (const std::string& device : candidate.info.devices) backend.add_devices(device);
     backend.set_selected(candidate.status.ok() &&
                          candidate.info.name == choice.backend->info().name);
   }

@@ -8,6 +8,11 @@
 
 namespace sparseagg {
 
+absl::Status Aggregator::Absorb(Aggregator& other) {
+  SPARSEAGG_ASSIGN_OR_RETURN(const Partial state, other.Snapshot());
+  return Merge(state);
+}
+
 absl::StatusOr<StagedUpdate> StageOnHeap(const TensorLayout& layout, uint64_t nnz) {
   const unsigned __int128 needed =
       static_cast<unsigned __int128>(nnz) * (sizeof(uint64_t) + layout.row_bytes());

@@ -11,10 +11,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -84,6 +84,15 @@ class Aggregator {
   // Merges a partial aggregate of the same spec. Returns the errors of CheckMergeable().
   virtual absl::Status Merge(const Partial& partial) = 0;
 
+  // Merges the state of `other`, an aggregator of the same spec that nothing may be added to any
+  // more; it may be destroyed afterwards. On an error both are as they were, unless the processor
+  // of one is lost: Snapshot() and Merge() then find out whose. Back ends override it where states
+  // can meet without a detour through the host's memory.
+  virtual absl::Status Absorb(Aggregator& other);
+
+  // Starts the reduction of what Accumulate() has deferred; does not wait for its end. A hint.
+  virtual absl::Status Flush() { return absl::OkStatus(); }
+
   // Returns the exact state so far. Does not change the result.
   virtual absl::StatusOr<Partial> Snapshot() = 0;
 
@@ -102,11 +111,16 @@ class Aggregator {
 // The use of a processor with memory of its own, such as a GPU. Counters start when the back end is
 // made.
 struct DeviceStats {
+  std::string device;         // its number on this machine
+  bool lost = false;          // it has failed and is not used any more
   uint64_t memory_bytes = 0;  // of the device, in use
   uint64_t memory_bytes_max = 0;
-  uint64_t locked_bytes = 0;  // of the host, page-locked for transfers
+  // Of the host, page-locked for transfers. Devices that share such memory count it once, at the
+  // first of them.
+  uint64_t locked_bytes = 0;
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
+  uint64_t queued_bytes = 0;   // of updates that are not reduced yet
   uint64_t waiting_tasks = 0;  // reductions and results that the device has not begun
   double busy_seconds = 0;     // time during which it had a reduction or a result to make
 };
@@ -118,14 +132,21 @@ class Backend {
   virtual const BackendInfo& info() const = 0;
   // Returns OK, or the reason why the back end no longer uses the processor that it was made for.
   virtual absl::Status health() const { return absl::OkStatus(); }
-  // Nothing for a back end on the host's processor.
-  virtual std::optional<DeviceStats> device_stats() const { return std::nullopt; }
+  // One for each device; none for a back end on the host's processor.
+  virtual std::vector<DeviceStats> device_stats() const { return {}; }
   virtual absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) = 0;
+};
+
+// Which devices of the machine a back end uses, by their numbers.
+struct DeviceSelection {
+  bool all = false;
+  std::vector<uint32_t> numbers = {0};  // unless `all`
 };
 
 struct BackendOptions {
   uint32_t threads = 0;       // 0: all of the machine
-  uint64_t memory_bytes = 0;  // 0: the back end decides
+  uint64_t memory_bytes = 0;  // of each device; 0: the back end decides
+  DeviceSelection devices;
 };
 
 // One back end of this build. `make` returns UNAVAILABLE, with the reason, when the back end cannot
@@ -133,6 +154,10 @@ struct BackendOptions {
 struct BackendFactory {
   std::string_view name;
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendOptions& options);
+  // The same for each of options.devices, for MakeDeviceGroup() (sparse/device_group.h). Null for a
+  // back end on the host's processor. INVALID_ARGUMENT (UNKNOWN_DEVICE) for one that is not there.
+  absl::StatusOr<std::vector<std::unique_ptr<Backend>>> (*make_each)(
+      const BackendOptions& options) = nullptr;
 };
 
 // Returns the back ends of this build, the preferred one first. CMake generates the list from the

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace {
 // The state that the aggregators of one failover back end share.
 struct BackendPair {
   std::unique_ptr<Backend> first;
-  std::unique_ptr<Backend> second;
+  std::shared_ptr<Backend> second;
   FailoverOptions options;
   std::atomic<bool> reported{false};
 
@@ -75,6 +75,29 @@ class FailoverAggregator : public Aggregator {
     fetched_bytes_ += MemoryBytes(partial);
     fetched_.push_back(partial);
     return status.ok() ? status : FailOver(status);
+  }
+
+  // Without a fault the states meet on their processors. What the other one kept is kept here then:
+  // this processor may fail before the result is made.
+  absl::Status Absorb(Aggregator& aggregator) override {
+    auto* const other = dynamic_cast<FailoverAggregator*>(&aggregator);
+    if (other == nullptr) return Aggregator::Absorb(aggregator);
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
+    SPARSEAGG_RETURN_IF_ERROR(other->broken_);
+    if (failed_over_ || other->failed_over_) return Aggregator::Absorb(aggregator);
+    SPARSEAGG_RETURN_IF_ERROR(current_.load()->Absorb(*other->current_.load()));
+    std::move(other->kept_.begin(), other->kept_.end(), std::back_inserter(kept_));
+    std::move(other->fetched_.begin(), other->fetched_.end(), std::back_inserter(fetched_));
+    kept_bytes_ += other->kept_bytes_;
+    fetched_bytes_ += other->fetched_bytes_;
+    other->DiscardKept();
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() override {
+    SPARSEAGG_RETURN_IF_ERROR(broken_);
+    const absl::Status status = current_.load()->Flush();
+    return !failed_over_ && IsProcessorFault(status) ? FailOver(status) : status;
   }
 
   absl::StatusOr<Partial> Snapshot() override {
@@ -167,7 +190,7 @@ class FailoverAggregator : public Aggregator {
 
 class FailoverBackend : public Backend {
  public:
-  FailoverBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
+  FailoverBackend(std::unique_ptr<Backend> first, std::shared_ptr<Backend> second,
                   FailoverOptions options)
       : pair_{std::move(first), std::move(second), std::move(options)}, info_(pair_.first->info()) {
     // Kept updates take memory, too.
@@ -181,7 +204,7 @@ class FailoverBackend : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   absl::Status health() const override { return pair_.first->health(); }
-  std::optional<DeviceStats> device_stats() const override { return pair_.first->device_stats(); }
+  std::vector<DeviceStats> device_stats() const override { return pair_.first->device_stats(); }
 
   absl::StatusOr<std::unique_ptr<Aggregator>> NewAggregator(const Plan& plan) override {
     absl::StatusOr<std::unique_ptr<Aggregator>> first = pair_.first->NewAggregator(plan);
@@ -207,7 +230,7 @@ bool IsProcessorFault(const absl::Status& status) {
 }
 
 std::unique_ptr<Backend> MakeFailoverBackend(std::unique_ptr<Backend> first,
-                                             std::unique_ptr<Backend> second,
+                                             std::shared_ptr<Backend> second,
                                              FailoverOptions options) {
   return std::make_unique<FailoverBackend>(std::move(first), std::move(second), std::move(options));
 }

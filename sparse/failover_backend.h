@@ -26,9 +26,10 @@ struct FailoverOptions {
 // (the processor is lost) or RESOURCE_EXHAUSTED (its memory has run out), except TOO_MANY_ENTRIES.
 bool IsProcessorFault(const absl::Status& status);
 
-// The result has the name, the plans and the health() of `first`.
+// The result has the name, the plans and the health() of `first`. Several back ends may share
+// `second`.
 std::unique_ptr<Backend> MakeFailoverBackend(std::unique_ptr<Backend> first,
-                                             std::unique_ptr<Backend> second,
+                                             std::shared_ptr<Backend> second,
                                              FailoverOptions options);
 
 }  // namespace sparseagg

@@ -30,6 +30,17 @@ bool IsKnown(const Workload& workload) {
   return workload.contributors > 0 && workload.nnz_per_update > 0;
 }
 
+uint32_t DevicesFor(const ReduceSpec& spec, const Workload& workload, const BackendInfo& backend) {
+  const auto devices = static_cast<uint32_t>(std::max<size_t>(1, backend.devices.size()));
+  if (devices == 1 || backend.device_batch_bytes == 0 || !IsKnown(workload)) return 1;
+  const auto entry_bytes = static_cast<double>(sizeof(uint64_t) + spec.layout.row_bytes());
+  const double bytes = static_cast<double>(workload.contributors) *
+                       static_cast<double>(workload.nnz_per_update) * entry_bytes;
+  const double batches = bytes / static_cast<double>(backend.device_batch_bytes);
+  if (batches >= devices) return devices;
+  return std::max<uint32_t>(1, static_cast<uint32_t>(batches));
+}
+
 // Returns the reason of a choice: "4.1 ms expected; rows 6.3 ms, dense needs 800 MiB".
 std::string ReasonOfChoice(const std::vector<Candidate>& candidates, const Candidate& chosen,
                            bool workload_known) {
@@ -58,12 +69,15 @@ bool IsAffordable(const PlanCost& cost, const PlanCost& general, double entries)
 
 absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                               const BackendInfo& backend, std::string_view forced) {
+  Plan plan{.spec = spec, .workload = workload};
+  plan.devices = DevicesFor(spec, workload, backend);
+  Workload share = workload;  // of one device
+  share.contributors = (workload.contributors + plan.devices - 1) / plan.devices;
   std::vector<Candidate> candidates;
   for (const std::string& name : backend.plans) {
-    const PlanCost cost = backend.cost(backend, name, spec, workload);
+    const PlanCost cost = backend.cost(backend, name, spec, share);
     candidates.push_back({name, cost, cost.index_space_bytes() <= backend.memory_bytes});
   }
-  Plan plan{.spec = spec, .workload = workload};
   if (!forced.empty()) {
     const auto found = std::find_if(candidates.begin(), candidates.end(),
                                     [&](const Candidate& c) { return c.name == forced; });
@@ -98,7 +112,7 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
   }
   if (known) {
     const double entries =
-        static_cast<double>(workload.contributors) * static_cast<double>(workload.nnz_per_update);
+        static_cast<double>(share.contributors) * static_cast<double>(share.nnz_per_update);
     for (Candidate& candidate : candidates) {
       candidate.fits &= IsAffordable(candidate.cost, candidates.back().cost, entries);
     }
@@ -110,6 +124,10 @@ absl::StatusOr<Plan> MakePlan(const ReduceSpec& spec, const Workload& workload,
                                          });
   plan.name = std::string(cheapest->name);
   plan.reason = ReasonOfChoice(candidates, *cheapest, known);
+  if (known && backend.devices.size() > 1) {
+    absl::StrAppend(&plan.reason, "; on ", plan.devices, " of ", backend.devices.size(),
+                    " devices");
+  }
   plan.cost = cheapest->cost;
   return plan;
 }

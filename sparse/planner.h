@@ -3,8 +3,10 @@
 #ifndef SPARSEAGG_SPARSE_PLANNER_H_
 #define SPARSEAGG_SPARSE_PLANNER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +58,26 @@ struct BackendInfo {
   CostModel cost = nullptr;
   bool can_fail = false;                // its processor can fail while the process runs: a GPU
   std::vector<std::string> notes = {};  // for the log: findings made at initialization
+  // Its devices, each with its number ("0: NVIDIA H200"); none on the host's processor. Each has
+  // memory_bytes of its own.
+  std::vector<std::string> devices = {};
+  // A device takes updates of about this many bytes at a time; the next ones may go to another one.
+  uint64_t device_batch_bytes = 0;
+};
+
+// The exponent of the slots of one tensor, chosen by the first of its devices that needs one, so
+// that the states of all of them can be merged as they are. It changes no bit. Thread-safe.
+class SharedWindow {
+ public:
+  // Returns what was chosen first.
+  int32_t Choose(int32_t lsb) {
+    int64_t chosen = kNone;
+    return lsb_.compare_exchange_strong(chosen, lsb) ? lsb : static_cast<int32_t>(chosen);
+  }
+
+ private:
+  static constexpr int64_t kNone = int64_t{1} << 40;
+  std::atomic<int64_t> lsb_{kNone};
 };
 
 struct Plan {
@@ -68,6 +90,10 @@ struct Plan {
   // The plan is neither forced nor made for a known workload: the aggregator plans again, based on
   // the entries that have arrived.
   bool adaptive = false;
+  // The number of devices that a known workload is spread over: as few as have a batch each, so a
+  // small round stays on one. The cost is that of the largest share.
+  uint32_t devices = 1;
+  std::shared_ptr<SharedWindow> window = nullptr;  // of a tensor on several devices
 };
 
 // Any workload may use a plan with at most this much memory for the index space: it stays in a

@@ -181,7 +181,8 @@ json ToJson(const client::ServerInfo& info) {
                                   {"available", backend.available},
                                   {"unavailable_reason", backend.unavailable_reason},
                                   {"plans", backend.plans},
-                                  {"selected", backend.selected}});
+                                  {"selected", backend.selected},
+                                  {"devices", backend.devices}});
   }
   for (const ValueType type : info.value_types)
     object["value_types"].push_back(ValueTypeName(type));

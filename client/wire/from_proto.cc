@@ -65,6 +65,7 @@ BackendStatus ToBackendStatus(const v1::BackendInfo& proto) {
   backend.unavailable_reason = proto.unavailable_reason();
   backend.plans.assign(proto.plans().begin(), proto.plans().end());
   backend.selected = proto.selected();
+  backend.devices.assign(proto.devices().begin(), proto.devices().end());
   return backend;
 }
 

@@ -11,7 +11,7 @@ absl::Status Device::health() const {
   const std::lock_guard lock(mutex_);
   if (lost_.empty()) return absl::OkStatus();
   return MakeError(absl::StatusCode::kUnavailable, "GPU_LOST",
-                   absl::StrCat("the GPU failed and is not used any more: ", lost_));
+                   absl::StrCat("GPU ", ordinal_, " failed and is not used any more: ", lost_));
 }
 
 absl::Status Device::Lose(std::string what) {
@@ -22,9 +22,10 @@ absl::Status Device::Lose(std::string what) {
   return health();
 }
 
-absl::Status Device::OutOfMemory(const std::string& name, const char* what) {
-  return MakeError(absl::StatusCode::kResourceExhausted, "GPU_OUT_OF_MEMORY",
-                   absl::StrCat("tensor \"", name, "\": the GPU has no memory left: ", what));
+absl::Status Device::OutOfMemory(const std::string& name, const char* what) const {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, "GPU_OUT_OF_MEMORY",
+      absl::StrCat("tensor \"", name, "\": GPU ", ordinal_, " has no memory left: ", what));
 }
 
 absl::Status Device::NotForIt(const std::string& name, const char* what) {

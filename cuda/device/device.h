@@ -1,4 +1,4 @@
-// The GPU that a back end uses: its memory, and whether it can still be trusted. A device that has
+// A GPU that a back end uses: its memory, and whether it can still be trusted. A device that has
 // failed once stays lost for the life of the process: what CUDA reports after such an error is the
 // error again.
 #ifndef SPARSEAGG_CUDA_DEVICE_DEVICE_H_
@@ -19,8 +19,11 @@ namespace sparseagg::gpu {
 // Thread-safe.
 class Device {
  public:
-  Device(int ordinal, uint64_t budget_bytes) : ordinal_(ordinal), pool_(ordinal, budget_bytes) {}
+  // The thread's current device is this one afterwards. Throws CudaError.
+  Device(int ordinal, uint64_t budget_bytes)
+      : ordinal_(MakeCurrent(ordinal)), pool_(ordinal, budget_bytes) {}
 
+  int ordinal() const { return ordinal_; }
   MemoryPool& pool() { return pool_; }
   const MemoryPool& pool() const { return pool_; }
 
@@ -37,7 +40,7 @@ class Device {
   absl::Status Run(const std::string& name, const F& f) {
     if (absl::Status status = health(); !status.ok()) return status;
     try {
-      CheckCuda(cudaSetDevice(ordinal_), "cudaSetDevice");
+      MakeCurrent(ordinal_);
       f();
     } catch (const CudaError& error) {
       return error.out_of_memory() ? OutOfMemory(name, error.what()) : Lose(error.what());
@@ -52,7 +55,11 @@ class Device {
   }
 
  private:
-  static absl::Status OutOfMemory(const std::string& name, const char* what);
+  static int MakeCurrent(int ordinal) {
+    CheckCuda(cudaSetDevice(ordinal), "cudaSetDevice");
+    return ordinal;
+  }
+  absl::Status OutOfMemory(const std::string& name, const char* what) const;
   static absl::Status NotForIt(const std::string& name, const char* what);
   static absl::Status HostOutOfMemory(const std::string& name);
 

@@ -22,11 +22,15 @@ absl::Status Gpu::health() {
 }
 
 DeviceStats Gpu::stats() const {
-  return {.memory_bytes = device_.pool().used_bytes(),
+  return {.device = absl::StrCat(device_.ordinal()),
+          .lost = !device_.health().ok(),
+          .memory_bytes = device_.pool().used_bytes(),
           .memory_bytes_max = device_.pool().budget_bytes(),
-          .locked_bytes = context_.staging.locked_bytes() + context_.results->locked_bytes(),
+          .locked_bytes = (counts_staging_ ? context_.staging.locked_bytes() : 0) +
+                          context_.results->locked_bytes(),
           .uploaded_bytes = context_.uploads.bytes.load(std::memory_order_relaxed),
           .downloaded_bytes = context_.downloads.bytes(),
+          .queued_bytes = context_.uploads.waiting.load(std::memory_order_relaxed),
           .waiting_tasks = thread_.waiting(),
           .busy_seconds = thread_.busy_seconds()};
 }

@@ -4,11 +4,14 @@
 #ifndef SPARSEAGG_CUDA_DEVICE_GPU_H_
 #define SPARSEAGG_CUDA_DEVICE_GPU_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "cuda/device/context.h"
@@ -23,14 +26,23 @@ namespace sparseagg::gpu {
 // Thread-safe. Throws CudaError when it is made. Must not end while it Hangs(): its thread uses it.
 class Gpu {
  public:
-  Gpu(int ordinal, uint64_t budget_bytes, uint64_t pinned_bytes, const Tuning& tuning)
+  // `staging`: of several devices; null: its own, of at most `pinned_bytes`.
+  Gpu(int ordinal, uint64_t budget_bytes, uint64_t pinned_bytes, const Tuning& tuning,
+      std::shared_ptr<PinnedStaging> staging = nullptr)
       : tuning_(tuning),
         device_(ordinal, budget_bytes),
-        context_(device_.pool(), pinned_bytes),
+        context_(device_.pool(), pinned_bytes, std::move(staging)),
         reductions_(context_.queue.waits(), tuning.wait_max, tuning.clock),
         transfers_(context_.uploads.queue.waits(), tuning.wait_max, tuning.clock) {}
 
   const Tuning& tuning() const { return tuning_; }
+  // A batch is reduced when it has this number of bytes.
+  uint64_t batch_bytes() const {
+    return std::min(tuning_.batch_bytes,
+                    device_.pool().budget_bytes() / tuning_.batch_share_of_memory);
+  }
+  // Whether stats() has the staging memory, which several devices may share.
+  void CountsStaging(bool counts) { counts_staging_ = counts; }
   Device& device() { return device_; }
   Context& context() { return context_; }
   DeviceThread& thread() { return thread_; }
@@ -64,6 +76,7 @@ class Gpu {
 
  private:
   const Tuning tuning_;
+  bool counts_staging_ = true;
   Device device_;
   Context context_;
   Watchdog reductions_;

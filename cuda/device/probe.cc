@@ -56,11 +56,12 @@ absl::StatusOr<std::vector<GpuInfo>> ProbeGpus() {
       return NoGpu(error);
     }
     if (properties.major < kComputeMajorMin) {
-      if (device > 0) continue;  // the first is the one that is used
+      if (device > 0) continue;  // the first is the one that is used unless others are asked for
       return NoGpu(absl::StrCat(properties.name, " has compute capability ", properties.major, ".",
                                 properties.minor, ", this build needs ", kComputeMajorMin, ".0"));
     }
-    gpus.push_back({.name = properties.name,
+    gpus.push_back({.ordinal = device,
+                    .name = properties.name,
                     .compute_major = properties.major,
                     .compute_minor = properties.minor,
                     .memory_bytes = properties.totalGlobalMem,

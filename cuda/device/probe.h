@@ -12,6 +12,7 @@
 namespace sparseagg {
 
 struct GpuInfo {
+  int ordinal = 0;  // the runtime's number
   std::string name;
   int compute_major = 0;
   int compute_minor = 0;

@@ -4,8 +4,8 @@
 
 namespace sparseagg::gpu {
 
-ResultMemory::ResultMemory(uint64_t budget_bytes)
-    : memory_(budget_bytes), thread_([this] { Loop(); }) {}
+ResultMemory::ResultMemory(uint64_t budget_bytes, int device)
+    : device_(device), memory_(budget_bytes), thread_([this] { Loop(); }) {}
 
 ResultMemory::~ResultMemory() {
   {
@@ -47,6 +47,7 @@ void ResultMemory::Loop() {
     if (stopping_) return;
     const size_t bytes = wanted_.front();
     lock.unlock();
+    cudaSetDevice(device_);
     memory_.Lock(bytes);
     lock.lock();
     wanted_.pop_front();

@@ -23,8 +23,8 @@ class ResultMemory : public HostMemory {
   // Below this a transfer through a buffer costs nothing.
   static constexpr size_t kBytesMin = size_t{1} << 20;
 
-  // Locks at most `budget_bytes`.
-  explicit ResultMemory(uint64_t budget_bytes);
+  // Locks at most `budget_bytes`, by `device`.
+  explicit ResultMemory(uint64_t budget_bytes, int device = 0);
   ~ResultMemory() override;
 
   // Page-locked where there is such memory, otherwise ordinary.
@@ -39,6 +39,7 @@ class ResultMemory : public HostMemory {
  private:
   void Loop();
 
+  const int device_;
   PinnedStaging memory_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -26,7 +26,8 @@ class PinnedStaging {
   PinnedStaging(const PinnedStaging&) = delete;
   PinnedStaging& operator=(const PinnedStaging&) = delete;
 
-  // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is no memory of either kind.
+  // RESOURCE_EXHAUSTED (OUT_OF_MEMORY) when there is no memory of either kind. Pages are locked by
+  // the thread's current device, here and below; which one does not matter to those who use them.
   absl::StatusOr<StagedUpdate> Stage(const TensorLayout& layout, uint64_t nnz);
 
   // Page-locked memory for anything else; null where there is none. Thread-safe.

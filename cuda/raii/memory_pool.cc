@@ -6,7 +6,8 @@
 
 namespace sparseagg::gpu {
 
-MemoryPool::MemoryPool(int device, uint64_t budget_bytes) : budget_bytes_(budget_bytes) {
+MemoryPool::MemoryPool(int device, uint64_t budget_bytes)
+    : device_(device), budget_bytes_(budget_bytes) {
   cudaMemPoolProps properties = {};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
@@ -38,8 +39,21 @@ void* MemoryPool::Allocate(size_t bytes, cudaStream_t cuda_stream) {
 
 void MemoryPool::Free(void* memory, size_t bytes, cudaStream_t cuda_stream) noexcept {
   if (memory == nullptr) return;
+  cudaSetDevice(device_);  // any thread may be the one that frees
   cudaFreeAsync(memory, cuda_stream);
   used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void MemoryPool::AllowAccess(int other) noexcept {
+  int can = 0;
+  if (cudaDeviceCanAccessPeer(&can, other, device_) == cudaSuccess && can != 0) {
+    cudaMemAccessDesc access = {};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = other;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    cudaMemPoolSetAccess(pool_, &access, 1);
+  }
+  cudaGetLastError();  // peer copies work without it
 }
 
 uint64_t MemoryPool::free_bytes() const {

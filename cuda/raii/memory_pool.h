@@ -23,14 +23,21 @@ class MemoryPool {
   // Usable by what is queued on `cuda_stream` after the call, at least 256-byte aligned; null for 0
   // bytes. Throws CudaError(cudaErrorMemoryAllocation) when there is no memory.
   void* Allocate(size_t bytes, cudaStream_t cuda_stream);
-  // After everything queued on `cuda_stream`. Does not throw or synchronise.
+  // After everything queued on `cuda_stream`. Does not throw or synchronise. The thread's current
+  // device is this one afterwards.
   void Free(void* memory, size_t bytes, cudaStream_t cuda_stream) noexcept;
 
+  // Lets the device `other` copy from this memory without a detour through the host, where the two
+  // can do that.
+  void AllowAccess(int other) noexcept;
+
+  int device() const { return device_; }
   uint64_t budget_bytes() const { return budget_bytes_; }
   uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   uint64_t free_bytes() const;
 
  private:
+  const int device_;
   const uint64_t budget_bytes_;
   std::atomic<uint64_t> used_bytes_{0};
   cudaMemPool_t pool_ = nullptr;

@@ -1,5 +1,5 @@
 // Page-locked host memory: the only kind that the device copies from without a detour and without
-// holding up the caller.
+// holding up the caller. All devices may copy from it; the calling thread's current one locks it.
 #ifndef SPARSEAGG_CUDA_RAII_PINNED_BUFFER_H_
 #define SPARSEAGG_CUDA_RAII_PINNED_BUFFER_H_
 
@@ -17,7 +17,7 @@ class PinnedBuffer {
   PinnedBuffer() = default;
   // Throws CudaError when the system locks no more pages. Slow: for buffers that are kept.
   explicit PinnedBuffer(size_t bytes) : bytes_(bytes) {
-    CheckCuda(cudaHostAlloc(&data_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    CheckCuda(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable), "cudaHostAlloc");
   }
   ~PinnedBuffer() {
     if (data_ != nullptr) cudaFreeHost(data_);

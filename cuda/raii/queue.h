@@ -124,6 +124,17 @@ class Queue {
   void CopyOnDevice(T* to, const T* from, size_t size) {
     Copy(to, from, size * sizeof(T), cudaMemcpyDeviceToDevice);
   }
+  // From memory of the device of another pool, which must stay until the copy is done. Without a
+  // link between the two devices the driver takes it through the host and may wait, so this is a
+  // wait.
+  template <class T>
+  void CopyFromDevice(T* to, int device, const T* from, size_t size) {
+    if (size == 0) return;
+    Check(waits_.During([&] {
+      return cudaMemcpyPeerAsync(to, pool_.device(), from, device, size * sizeof(T), cuda_stream());
+    }),
+          "cudaMemcpyPeerAsync");
+  }
   // Sets every byte.
   template <class T>
   void Fill(T* to, int byte, size_t size) {

@@ -260,6 +260,7 @@ class BackendInfo:
     unavailable_reason: why not; "" where it can.
     plans: names of its algorithms.
     selected: True where new rounds use it.
+    devices: the GPUs that it uses, each with its number ("0: NVIDIA H200").
     """
 
     name: str
@@ -268,6 +269,7 @@ class BackendInfo:
     unavailable_reason: str
     plans: tuple[str, ...]
     selected: bool
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -430,7 +432,13 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
         version=message.version,
         backends=tuple(
             BackendInfo(
-                b.name, b.description, b.available, b.unavailable_reason, tuple(b.plans), b.selected
+                b.name,
+                b.description,
+                b.available,
+                b.unavailable_reason,
+                tuple(b.plans),
+                b.selected,
+                tuple(b.devices),
             )
             for b in message.backends
         ),

@@ -292,7 +292,7 @@ std::string AdminServerImpl::MetricsText() const {
     build.metric.front().label.push_back({"device", backend.description});
     const EngineStats stats = engine->Stats();
     append(EngineGauges(stats, engine->limits()));
-    if (stats.device.has_value()) append(DeviceGauges(*stats.device));
+    if (!stats.devices.empty()) append(DeviceGauges(stats.devices));
     if (!stats.leaves.empty()) append(LeafGauges(stats.leaves));
     if (tasks_ != nullptr) append(TaskGauges(tasks_->Stats(), tasks_->limits()));
     append({Gauge("sparseagg_store_free_bytes_min", "Limit store-free-bytes-min",

@@ -12,7 +12,6 @@
 #include "service/engine/round_state.h"
 
 namespace sparseagg {
-namespace {
 
 prometheus::MetricFamily Family(const std::string& name, const std::string& help,
                                 prometheus::MetricType type) {
@@ -23,6 +22,8 @@ prometheus::MetricFamily Family(const std::string& name, const std::string& help
   return family;
 }
 
+namespace {
+
 prometheus::MetricFamily RoundsByState(const EngineStats& stats) {
   prometheus::MetricFamily family =
       Family("sparseagg_rounds", "Rounds that exist, by state", prometheus::MetricType::Gauge);
@@ -32,21 +33,6 @@ prometheus::MetricFamily RoundsByState(const EngineStats& stats) {
     metric.label = {{"state", std::string(RoundStateName(state))}};
     const auto found = stats.rounds.find(state);
     metric.gauge.value = found == stats.rounds.end() ? 0.0 : static_cast<double>(found->second);
-    family.metric.push_back(std::move(metric));
-  }
-  return family;
-}
-
-// Bytes that went to the device and back.
-prometheus::MetricFamily DeviceTransfers(const DeviceStats& device) {
-  prometheus::MetricFamily family =
-      Family("sparseagg_device_transferred_bytes_total", "Bytes on the bus of the GPU",
-             prometheus::MetricType::Counter);
-  for (const auto& [direction, bytes] : {std::pair{"to_device", device.uploaded_bytes},
-                                         std::pair{"to_host", device.downloaded_bytes}}) {
-    prometheus::ClientMetric metric;
-    metric.label = {{"direction", direction}};
-    metric.counter.value = static_cast<double>(bytes);
     family.metric.push_back(std::move(metric));
   }
   return family;
@@ -198,26 +184,6 @@ std::vector<prometheus::MetricFamily> LeafGauges(const std::vector<LeafStatus>& 
     given_up.metric.push_back(metric);
   }
   return {up, silent, bytes, given_up};
-}
-
-std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device) {
-  const auto number = [](uint64_t value) { return static_cast<double>(value); };
-  prometheus::MetricFamily busy =
-      Family("sparseagg_device_busy_seconds_total", "Time in which the GPU had a reduction",
-             prometheus::MetricType::Counter);
-  busy.metric.emplace_back().counter.value = device.busy_seconds;
-  return {
-      Gauge("sparseagg_device_memory_bytes", "Memory of the GPU in use",
-            number(device.memory_bytes)),
-      Gauge("sparseagg_device_memory_bytes_max", "Memory of the GPU that may be used",
-            number(device.memory_bytes_max)),
-      Gauge("sparseagg_device_locked_bytes", "Memory of the host that is locked for transfers",
-            number(device.locked_bytes)),
-      DeviceTransfers(device),
-      busy,
-      Gauge("sparseagg_device_waiting_tasks", "Reductions and results that the GPU has not begun",
-            number(device.waiting_tasks)),
-  };
 }
 
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,

@@ -33,9 +33,14 @@ std::vector<prometheus::MetricFamily> EngineGauges(const EngineStats& stats, con
 std::vector<prometheus::MetricFamily> TaskGauges(const TaskStats& stats, const TaskLimits& limits);
 // One series for each leaf of a root.
 std::vector<prometheus::MetricFamily> LeafGauges(const std::vector<LeafStatus>& leaves);
-std::vector<prometheus::MetricFamily> DeviceGauges(const DeviceStats& device);
+// One series for each GPU.
+std::vector<prometheus::MetricFamily> DeviceGauges(const std::vector<DeviceStats>& devices);
 std::vector<prometheus::MetricFamily> ProcessGauges(const ProcessStats& stats,
                                                     double start_time_seconds);
+
+// A family without series.
+prometheus::MetricFamily Family(const std::string& name, const std::string& help,
+                                prometheus::MetricType type);
 
 // One gauge without labels.
 prometheus::MetricFamily Gauge(const std::string& name, const std::string& help, double value);

@@ -24,15 +24,20 @@ Json Ms(const std::optional<system_clock::time_point>& time) {
 
 Json UseOf(uint64_t used, uint64_t max) { return {{"used", used}, {"max", max}}; }
 
-// Null where there is none.
-Json DeviceJson(const std::optional<DeviceStats>& device) {
-  if (!device.has_value()) return nullptr;
-  return {{"memory", UseOf(device->memory_bytes, device->memory_bytes_max)},
-          {"locked_bytes", device->locked_bytes},
-          {"uploaded_bytes", device->uploaded_bytes},
-          {"downloaded_bytes", device->downloaded_bytes},
-          {"waiting_tasks", device->waiting_tasks},
-          {"busy_seconds", device->busy_seconds}};
+Json DevicesJson(const std::vector<DeviceStats>& devices) {
+  Json list = Json::array();
+  for (const DeviceStats& device : devices) {
+    list.push_back({{"device", device.device},
+                    {"lost", device.lost},
+                    {"memory", UseOf(device.memory_bytes, device.memory_bytes_max)},
+                    {"locked_bytes", device.locked_bytes},
+                    {"uploaded_bytes", device.uploaded_bytes},
+                    {"downloaded_bytes", device.downloaded_bytes},
+                    {"queued_bytes", device.queued_bytes},
+                    {"waiting_tasks", device.waiting_tasks},
+                    {"busy_seconds", device.busy_seconds}});
+  }
+  return list;
 }
 
 Json LeavesJson(const std::vector<LeafStatus>& leaves) {
@@ -76,7 +81,7 @@ Json EngineJson(const Engine& engine) {
           {"uploads", UseOf(stats.open_uploads, limits.open_uploads_max)},
           {"upload_disk", UseOf(stats.upload_disk_bytes, limits.upload_disk_bytes_max)},
           {"waiting_tasks", stats.waiting_tasks},
-          {"device", DeviceJson(stats.device)},
+          {"devices", DevicesJson(stats.devices)},
           {"leaves", LeavesJson(stats.leaves)},
           {"disk_free_min", limits.store_free_bytes_min}};
 }

@@ -11,6 +11,7 @@
 #include "base/host_port.h"
 #include "base/status.h"
 #include "service/config/config_file.h"
+#include "service/config/devices.h"
 #include "service/config/listen_address.h"
 #include "service/config/setting_kinds.h"
 
@@ -130,8 +131,14 @@ std::vector<Setting> ServingSettings() {
           "Threads of the back end; 0: the number of CPUs of the machine or container", {0, 4096},
           SPARSEAGG_FIELD(uint32_t, threads)),
       NumberSetting<uint64_t>("backend-memory-bytes", "bytes",
-                              "Memory that the back end may use; 0: the back end decides", {},
-                              SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+                              "Memory that the back end may use, on each of its devices; 0: the "
+                              "back end decides",
+                              {}, SPARSEAGG_FIELD(uint64_t, backend_memory_bytes)),
+      AddressSetting(TextSetting("devices",
+                                 "GPUs that the server uses: a count (the first ones), all, or "
+                                 "numbers between commas (0,2,3)",
+                                 SPARSEAGG_FIELD(std::string, devices), false),
+                     "a count, all, or numbers between commas", &DevicesError),
       NumberSetting<uint64_t>("free-memory-keep-ms", "ms",
                               "How long freed memory is kept for the next round before it is "
                               "returned to the system (at most twice this time); 0: for ever",

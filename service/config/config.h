@@ -34,6 +34,7 @@ struct ServerConfig {
   std::string backend = "auto";
   uint32_t threads = 0;
   uint64_t backend_memory_bytes = 0;
+  std::string devices = "1";              // as ParseDevices() reads it
   uint64_t free_memory_keep_ms = 10'000;  // 0: for ever
   bool exit_on_gpu_loss = false;
   LogLevel log_level = LogLevel::kInfo;

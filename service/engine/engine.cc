@@ -393,7 +393,7 @@ EngineStats EngineImpl::Stats() const {
   stats.upload_disk_bytes = uploads_.disk_bytes();
   stats.open_uploads = uploads_.size();
   stats.waiting_tasks = executor_.waiting();
-  stats.device = backend_.device_stats();
+  stats.devices = backend_.device_stats();
   return stats;
 }
 

@@ -147,9 +147,9 @@ struct EngineStats {
   uint64_t aggregation_bytes_max = 0;
   uint64_t upload_disk_bytes = 0;
   uint64_t open_uploads = 0;
-  uint64_t waiting_tasks = 0;                        // folds and publications that have not started
-  std::optional<DeviceStats> device = std::nullopt;  // of the back end, if it has a device
-  std::vector<LeafStatus> leaves = {};               // of a root, as configured
+  uint64_t waiting_tasks = 0;             // folds and publications that have not started
+  std::vector<DeviceStats> devices = {};  // of the back end
+  std::vector<LeafStatus> leaves = {};    // of a root, as configured
 };
 
 }  // namespace sparseagg

@@ -173,8 +173,8 @@ TEST_F(CalibrationTest, ADeviceThatNoKernelIsCompiledForIsNoGpu) {
 }
 
 TEST_F(CalibrationTest, AnOldDeviceBesideTheFirstIsNoReasonNotToUseThat) {
-  sparseagg::testing::TheFakeGpu().devices = 2;
-  sparseagg::testing::TheFakeGpu().later_compute_major = 7;
+  sparseagg::testing::TheFakeMachine().devices = 2;
+  sparseagg::testing::TheFakeGpu(1).compute_major = 7;
   EXPECT_EQ(MakeCudaBackend({}, {.calibrate = false}).status(), absl::OkStatus());
   sparseagg::testing::ResetFakeGpu();
 }

@@ -24,6 +24,7 @@ using sparseagg::testing::MakeSpec;
 using sparseagg::testing::MakeUpdates;
 using sparseagg::testing::ResetFakeGpu;
 using sparseagg::testing::TheFakeGpu;
+using sparseagg::testing::TheFakeMachine;
 using sparseagg::testing::Update;
 using sparseagg::testing::Values;
 
@@ -111,7 +112,7 @@ TEST_F(CountsTest, WhereMemoryIsShortTheHostWaitsForCountsAndTheBitsAreTheSame) 
 }
 
 TEST_F(CountsTest, WithoutPagesToLockCountsArriveAllTheSame) {
-  TheFakeGpu().pinned_bytes = 0;
+  TheFakeMachine().pinned_bytes = 0;
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, 2000, 1);
   const auto updates = MakeUpdates(spec, {.nnz = 700, .contributors = 4}, 7);
   MemoryPool pool(0, uint64_t{1} << 30);

@@ -24,6 +24,7 @@ namespace {
 using testing::Difference;
 using testing::MakeSpec;
 using testing::TheFakeGpu;
+using testing::TheFakeMachine;
 
 // Updates of one row each and of many, small batches: every kind of call is made many times.
 const gpu::Tuning kSmallBatches{.calibrate = false, .upload_bytes = 4096, .batch_bytes = 16384};
@@ -305,7 +306,7 @@ TEST_F(FaultsTest, WithoutPagesToLockUpdatesAndResultsGoThroughOrdinaryMemory) {
   ASSERT_GT(expected->tensor.values.size(), size_t{256} << 10);
   // None at all, and enough for staging and counts but not for results.
   for (const uint64_t pinned : {uint64_t{0}, uint64_t{17} << 20}) {
-    TheFakeGpu().pinned_bytes = pinned;
+    TheFakeMachine().pinned_bytes = pinned;
     const auto backend = *MakeCudaBackend({}, kSmallBatches);
     EXPECT_EQ(Difference(expected, testing::Reduce(*backend, spec, updates)), "") << pinned;
     EXPECT_TRUE(backend->health().ok()) << pinned;
@@ -313,7 +314,7 @@ TEST_F(FaultsTest, WithoutPagesToLockUpdatesAndResultsGoThroughOrdinaryMemory) {
 }
 
 TEST_F(FaultsTest, WithoutAGpuThereIsNoBackEndAndTheErrorSaysWhy) {
-  TheFakeGpu().devices = 0;
+  TheFakeMachine().devices = 0;
   const auto backend = MakeCudaBackend({});
   EXPECT_EQ(ErrorReason(backend.status()), "NO_GPU");
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
@@ -324,7 +325,7 @@ TEST_F(FaultsTest, WithAnOldDriverOrNoneTheErrorSaysWhichIsNeeded) {
                                           ".", CUDART_VERSION % 1000 / 10, " or newer");
   for (const auto& [version, what] :
        {std::pair{12040, "the driver is one for CUDA 12.4, "}, {0, "there is no driver, "}}) {
-    TheFakeGpu().driver_version = version;
+    TheFakeMachine().driver_version = version;
     const absl::Status status = MakeCudaBackend({}).status();
     EXPECT_EQ(ErrorReason(status), "NO_GPU");
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(what + needed));
@@ -337,7 +338,7 @@ TEST_F(FaultsTest, NothingIsLeftAllocated) {
     ASSERT_TRUE(testing::Reduce(*backend, spec_, Updates(spec_)).ok());
   }
   EXPECT_EQ(TheFakeGpu().memory_used, 0u);
-  EXPECT_EQ(TheFakeGpu().pinned_used, 0u);
+  EXPECT_EQ(TheFakeMachine().pinned_used, 0u);
 }
 
 }  // namespace

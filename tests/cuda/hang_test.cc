@@ -24,6 +24,7 @@ namespace {
 using testing::Difference;
 using testing::MakeSpec;
 using testing::TheFakeGpu;
+using testing::TheFakeMachine;
 
 gpu::Tuning WithAClockThatRuns() {
   gpu::Tuning tuning{.calibrate = false, .upload_bytes = 4096, .batch_bytes = 16384};
@@ -89,11 +90,11 @@ TEST_F(HangTest, WhereverItHangsTheRoundGoesOnWithTheSameBits) {
 
 // With no pages to lock every transfer is a copy from ordinary memory, which may wait.
 TEST_F(HangTest, ADeviceThatHangsInACopyFromOrdinaryMemoryIsNoticed) {
-  for (const uint64_t pinned : {uint64_t{0}, TheFakeGpu().pinned_bytes}) {
+  for (const uint64_t pinned : {uint64_t{0}, TheFakeMachine().pinned_bytes}) {
     losses_ = 0;
     {
       const auto backend = CudaOverReference();
-      TheFakeGpu().pinned_bytes = pinned;
+      TheFakeMachine().pinned_bytes = pinned;
       TheFakeGpu().hangs_at_call = 1;
       auto result = std::async(std::launch::async,
                                [&] { return testing::Reduce(*backend, spec_, updates_); });

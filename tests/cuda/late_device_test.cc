@@ -24,6 +24,7 @@ using sparseagg::testing::MakeSpec;
 using sparseagg::testing::MakeUpdates;
 using sparseagg::testing::ResetFakeGpu;
 using sparseagg::testing::TheFakeGpu;
+using sparseagg::testing::TheFakeMachine;
 using sparseagg::testing::Update;
 
 // Its kernels that read the batch are queued when the product is called, which comes after the
@@ -35,7 +36,7 @@ class LateDeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ResetFakeGpu();
-    TheFakeGpu().late = true;
+    TheFakeMachine().late = true;
   }
   void TearDown() override { ResetFakeGpu(); }
 

@@ -25,6 +25,7 @@ namespace {
 using testing::Difference;
 using testing::MakeSpec;
 using testing::TheFakeGpu;
+using testing::TheFakeMachine;
 
 constexpr uint64_t kUpdateBytes = 100 * (sizeof(uint64_t) + sizeof(float));
 
@@ -115,7 +116,7 @@ TEST_F(PipelineTest, AThirdBatchWaitsForTheFirst) {
 TEST_F(PipelineTest, WhatIsLeftAfterAnUpdateIsBoundedByTwoBatches) {
   constexpr uint64_t kBatch = 4 * kUpdateBytes;
   const auto backend = MakeBackend({.batch_bytes = kBatch});
-  TheFakeGpu().pinned_bytes = 0;
+  TheFakeMachine().pinned_bytes = 0;
   const ReduceSpec spec = MakeSpec("sum", ValueType::kF32, uint64_t{1} << 40, 1);
   const auto updates = testing::MakeUpdates(spec, {.nnz = 100, .contributors = 100}, 5);
   for (const char* plan : {"radix_segments", "tile_merge", "row_reduce"}) {
@@ -143,7 +144,7 @@ TEST_F(PipelineTest, WithFewPagesToLockTheThreadOfARoundDoesNotWaitForTheDevice)
   // None, and a region of which room for a few updates is left.
   for (const uint64_t pinned : {uint64_t{0}, uint64_t{17} << 20}) {
     const auto backend = MakeBackend({.upload_bytes = 1, .batch_bytes = 4 * kUpdateBytes});
-    TheFakeGpu().pinned_bytes = pinned;
+    TheFakeMachine().pinned_bytes = pinned;
     const auto other = testing::NewAggregator(*backend, spec_);
     const StagedUpdate taken = other->Stage(((16 << 20) - 5 * kUpdateBytes) / 12).value();
     EXPECT_EQ(Difference(Expected(), testing::Reduce(*backend, spec_, updates_)), "");
@@ -177,7 +178,7 @@ TEST_F(PipelineTest, ResultsComeBackInPiecesThroughAFewPageLockedBuffers) {
     EXPECT_TRUE(std::equal(fetched.begin(), fetched.end(), numbers.data())) << size;
     EXPECT_EQ(TheFakeGpu().transfers, (size * sizeof(uint64_t) + (8 << 20) - 1) / (8 << 20));
   }
-  EXPECT_EQ(TheFakeGpu().pinned_used, uint64_t{48} << 20);
+  EXPECT_EQ(TheFakeMachine().pinned_used, uint64_t{48} << 20);
 }
 
 }  // namespace

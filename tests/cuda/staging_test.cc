@@ -43,7 +43,7 @@ TEST(PinnedStaging, OthersStageWhilePagesAreLockedAndUnlocked) {
   PinnedStaging staging(uint64_t{40} << 20);
   StagedUpdate first = staging.Stage(kScalars, 100'000).value();
   std::vector<std::future<bool>> others;
-  sparseagg::testing::TheFakeGpu().in_page_locking = [&] {
+  sparseagg::testing::TheFakeMachine().in_page_locking = [&] {
     others.push_back(
         std::async(std::launch::async, [&] { return staging.Stage(kScalars, 10).ok(); }));
     EXPECT_EQ(others.back().wait_for(std::chrono::seconds(20)), std::future_status::ready);
@@ -57,7 +57,7 @@ TEST(PinnedStaging, OthersStageWhilePagesAreLockedAndUnlocked) {
   EXPECT_EQ(others.size(), 3u);
   EXPECT_TRUE(sparseagg::testing::IsPinned(large.entries.rows.wide()));
   for (std::future<bool>& other : others) EXPECT_TRUE(other.get());
-  sparseagg::testing::TheFakeGpu().in_page_locking = nullptr;
+  sparseagg::testing::TheFakeMachine().in_page_locking = nullptr;
 }
 
 TEST(PinnedStaging, BeyondTheBudgetUpdatesAreStagedInOrdinaryMemory) {
@@ -86,7 +86,7 @@ TEST(PinnedStaging, UpdatesMayOutliveIt) {
   staging.reset();
   std::fill_n(update.entries.rows.wide(), 100, uint64_t{7});
   update = {};
-  EXPECT_EQ(sparseagg::testing::TheFakeGpu().pinned_used, 0u);
+  EXPECT_EQ(sparseagg::testing::TheFakeMachine().pinned_used, 0u);
 }
 
 }  // namespace

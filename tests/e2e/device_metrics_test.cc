@@ -46,20 +46,20 @@ class DeviceMetricsTest : public ::testing::Test {
 
 TEST_F(DeviceMetricsTest, ARoundShowsInMetricsAndStatus) {
   EXPECT_THAT(Get("/metrics"), HasSubstr("sparseagg_device_transferred_bytes_total"
-                                         "{direction=\"to_device\"} 0\n"));
+                                         "{device=\"0\",direction=\"to_device\"} 0\n"));
   const std::string round = client_.Create(VectorRound("t", 10), "step-1")->name();
   ASSERT_TRUE(
       client_.Submit(VectorUpdate(round, "a", VectorEntries("t", 10, {3, 4}, {7, 8}))).ok());
   ASSERT_TRUE(client_.Publish(round).ok());
   // Rows of 8 bytes, values of 4; the result has both rows.
   const std::string metrics = Get("/metrics");
-  EXPECT_THAT(metrics,
-              HasSubstr("sparseagg_device_transferred_bytes_total{direction=\"to_device\"} 24\n"));
-  EXPECT_THAT(metrics,
-              HasSubstr("sparseagg_device_transferred_bytes_total{direction=\"to_host\"} 24\n"));
-  EXPECT_THAT(metrics, HasSubstr("sparseagg_device_waiting_tasks 0\n"));
-  EXPECT_THAT(metrics, Not(HasSubstr("sparseagg_device_busy_seconds_total 0\n")));
-  const auto device = nlohmann::json::parse(Get("/api/status"))["engine"]["device"];
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_device_transferred_bytes_total"
+                                 "{device=\"0\",direction=\"to_device\"} 24\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_device_transferred_bytes_total"
+                                 "{device=\"0\",direction=\"to_host\"} 24\n"));
+  EXPECT_THAT(metrics, HasSubstr("sparseagg_device_waiting_tasks{device=\"0\"} 0\n"));
+  EXPECT_THAT(metrics, Not(HasSubstr("sparseagg_device_busy_seconds_total{device=\"0\"} 0\n")));
+  const auto device = nlohmann::json::parse(Get("/api/status"))["engine"]["devices"][0];
   EXPECT_GT(device["memory"]["max"], 0);
   EXPECT_EQ(device["uploaded_bytes"], 24);
   EXPECT_EQ(device["downloaded_bytes"], 24);
@@ -79,7 +79,7 @@ TEST_F(DeviceMetricsTest, EveryMetricOfADeviceIsDocumented) {
   std::ifstream file(SPARSEAGG_SOURCE_DIR "/docs/metrics.md");
   const std::string docs{std::istreambuf_iterator<char>(file), {}};
   const auto documented = names(docs, "\\n\\| `(sparseagg_device_[a-z_]+)`");
-  EXPECT_EQ(documented.size(), 6u);
+  EXPECT_EQ(documented.size(), 8u);
   EXPECT_EQ(names(Get("/metrics"), "# TYPE (sparseagg_device_[a-z_]+) "), documented);
 }
 

@@ -12,6 +12,7 @@
 #include "base/cgroup_limits.h"
 #include "base/status.h"
 #include "service/config/config_file.h"
+#include "service/config/devices.h"
 
 namespace sparseagg {
 namespace {
@@ -75,6 +76,22 @@ TEST(ConfigTest, StagingTakesNoMoreThanAQuarterOfTheMemoryByDefault) {
   const uint64_t staging = ServerConfig().limits.staging_bytes_max;
   EXPECT_EQ(staging, std::min(Limits().staging_bytes_max, AvailableMemoryBytes() / 4));
   EXPECT_GT(staging, 0);
+}
+
+TEST(ConfigTest, DevicesAreACountOrAllOrNumbers) {
+  const auto numbers = [](const std::string& text) { return ParseDevices(text)->numbers; };
+  EXPECT_THAT(numbers("1"), ElementsAre(0));
+  EXPECT_THAT(numbers("3"), ElementsAre(0, 1, 2));
+  EXPECT_THAT(numbers("0,2,3"), ElementsAre(0, 2, 3));
+  EXPECT_THAT(numbers("3,"), ElementsAre(3));
+  EXPECT_TRUE(ParseDevices("all")->all);
+  ConfigSources sources = Sources({{"SPARSEAGG_DEVICES", "0,2"}});
+  EXPECT_EQ(LoadConfig(sources)->config.devices, "0,2");
+  for (const char* wrong : {"0", "65", "-1", "two", "1,1", "1,,2", ",", "0,64", "all,1"}) {
+    sources.flags["devices"] = wrong;
+    EXPECT_THAT(ErrorOf(sources), HasSubstr("must be a count, all, or numbers between commas"))
+        << wrong;
+  }
 }
 
 TEST(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {

@@ -59,7 +59,7 @@ TEST(GpuLossDeathTest, TheProcessEndsWithItsCodeWhereThatIsWanted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   GpuLoss loss(Log(LogLevel::kError), kServeGpuLost);
   EXPECT_EXIT(loss.Report(absl::UnavailableError("the bus is gone")), ::testing::ExitedWithCode(4),
-              "the GPU is lost; the server ends.*the bus is gone");
+              "a GPU is lost; the server ends.*the bus is gone");
 }
 
 }  // namespace

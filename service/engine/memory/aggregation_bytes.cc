@@ -13,7 +13,9 @@ uint64_t AggregationBytes(const Limits& limits, const Backend& backend) {
   // The host holds updates until the result exists, and fetched states and results, so a GPU's
   // memory is not the limit. The host's memory is read once, so that the limit stays constant.
   static const uint64_t kHostBytes = AvailableMemoryBytes() / 2;
-  return std::min(info.memory_bytes, kHostBytes);
+  const uint64_t devices = std::max<uint64_t>(1, info.devices.size());
+  if (info.memory_bytes > kHostBytes / devices) return kHostBytes;
+  return info.memory_bytes * devices;
 }
 
 }  // namespace sparseagg

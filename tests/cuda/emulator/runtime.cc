@@ -4,110 +4,103 @@
 #include <thrust/system_error.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
+
+#include "tests/cuda/emulator/state.h"
 
 namespace sparseagg::testing {
-namespace {
-
-enum class Kind { kKernel, kFree, kOther };
-
-struct Operation {
-  std::function<void()> run;
-  Kind kind;
-  uint64_t number;  // in the order of all that was ever queued
-};
-
-struct Stream {
-  std::deque<Operation> queued;
-  uint64_t last = 0;  // number of the last operation that was queued here
-};
-using StreamOwner = std::shared_ptr<Stream>;
-
-// The operations of a stream that were queued when the event was recorded.
-struct RecordedEvent {
-  StreamOwner stream;
-  uint64_t last = 0;
-};
-
-struct State {
-  // Held by the thread that runs operations; before `mutex`.
-  std::recursive_mutex device;
-  std::mutex mutex;
-  FakeGpu gpu;
-  std::vector<StreamOwner> streams{std::make_shared<Stream>()};  // the first is the default stream
-  uint64_t operations = 0;
-  std::map<void*, size_t> device_memory;
-  std::map<void*, size_t> pinned_memory;
-  std::condition_variable changed;
-  int hanging = 0;  // threads in a wait that does not end
-
-  bool hangs() const { return gpu.hangs_at_call != 0 && gpu.calls >= gpu.hangs_at_call; }
-};
 
 State& TheState() {
   static State state;
   return state;
 }
 
-bool Fails(const State& state) {
-  return state.gpu.fails_at_call != 0 && state.gpu.calls >= state.gpu.fails_at_call;
+thread_local int current_device = 0;
+
+bool Fails(const FakeGpu& gpu) { return gpu.fails_at_call != 0 && gpu.calls >= gpu.fails_at_call; }
+
+// The device has failed from now on: the caller did what no device can do.
+void Misuse(FakeGpu& gpu, const std::string& what) {
+  if (gpu.misuse.empty()) gpu.misuse = what;
+  if (gpu.fails_at_call == 0) gpu.fails_at_call = 1;
+}
+
+// The device whose memory has this address; nothing for other memory.
+std::optional<int> DeviceOf(const State& state, const void* memory) {
+  const auto above = state.device_memory.upper_bound(const_cast<void*>(memory));
+  if (above == state.device_memory.begin()) return std::nullopt;
+  const auto& [begin, allocation] = *std::prev(above);
+  if (static_cast<const char*>(memory) >= static_cast<const char*>(begin) + allocation.bytes) {
+    return std::nullopt;
+  }
+  return allocation.device;
+}
+
+void CheckMemory(State& state, int device, const void* memory, const char* what) {
+  if (state.machine.devices < 2) return;
+  const std::optional<int> owner = DeviceOf(state, memory);
+  if (!owner.has_value() || *owner == device) return;
+  Misuse(state.gpus[device],
+         std::string(what) + " uses memory of device " + std::to_string(*owner));
+}
+
+// Every word that is an address counts as memory that is used.
+void CheckWords(State& state, int device, const void* words, size_t bytes, const char* what) {
+  const auto* at = static_cast<const std::byte*>(words);
+  for (size_t begin = 0; begin + sizeof(void*) <= bytes; begin += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, at + begin, sizeof(word));
+    CheckMemory(state, device, word, what);
+  }
+}
+
+void CheckCurrent(State& state, int device, const char* what) {
+  if (device == current_device) return;
+  Misuse(state.gpus[device],
+         std::string(what) + " while device " + std::to_string(current_device) + " is current");
 }
 
 // A device that has failed runs nothing more, but memory can still be freed.
-cudaError_t DropQueued() {
+cudaError_t DropQueued(int gpu) {
   State& state = TheState();
   const std::lock_guard device(state.device);
   const std::lock_guard lock(state.mutex);
   for (const StreamOwner& stream : state.streams) {
+    if (stream->device != gpu) continue;
     for (const Operation& operation : stream->queued) {
       if (operation.kind == Kind::kFree) operation.run();
     }
     stream->queued.clear();
   }
-  return state.gpu.error;
-}
-
-// Runs f under the lock unless the call is one that fails.
-template <class F>
-cudaError_t Call(const F& f) {
-  State& state = TheState();
-  {
-    const std::lock_guard lock(state.mutex);
-    ++state.gpu.calls;
-    if (!Fails(state)) return f(state);
-  }
-  return DropQueued();
+  return state.gpus[gpu].error;
 }
 
 StreamOwner Owner(cudaStream_t stream) {
-  return stream == nullptr ? TheState().streams[0] : *reinterpret_cast<StreamOwner*>(stream);
+  return stream == nullptr ? TheState().streams[static_cast<size_t>(current_device)]
+                           : *reinterpret_cast<StreamOwner*>(stream);
 }
 
-// Returns whether a stream has a kernel that was queued before operation `number`.
-bool HasKernelBefore(const State& state, uint64_t number) {
+int DeviceOf(cudaStream_t stream) { return Owner(stream)->device; }
+
+// Returns whether a stream of the device has a kernel that was queued before operation `number`.
+bool HasKernelBefore(const State& state, int device, uint64_t number) {
   return std::any_of(state.streams.begin(), state.streams.end(), [&](const StreamOwner& stream) {
-    return std::any_of(stream->queued.begin(), stream->queued.end(), [&](const Operation& queued) {
-      return queued.kind == Kind::kKernel && queued.number < number;
-    });
+    return stream->device == device &&
+           std::any_of(stream->queued.begin(), stream->queued.end(), [&](const Operation& queued) {
+             return queued.kind == Kind::kKernel && queued.number < number;
+           });
   });
 }
 
 // A test's function, which may use the fake GPU.
-void CallHook(std::function<void()> FakeGpu::*hook) {
-  State& state = TheState();
+void CallHook(const std::function<void()>& hook) {
   std::function<void()> f;
   {
-    const std::lock_guard lock(state.mutex);
-    f = state.gpu.*hook;
+    const std::lock_guard lock(TheState().mutex);
+    f = hook;
   }
   if (f) f();
 }
@@ -123,7 +116,9 @@ void RunUpTo(Stream& stream, uint64_t last) {
       if (stream.queued.empty() || stream.queued.front().number > last) return;
       next = std::move(stream.queued.front());
       stream.queued.pop_front();
-      if (next.kind == Kind::kFree && HasKernelBefore(state, next.number)) ++state.gpu.early_frees;
+      if (next.kind == Kind::kFree && HasKernelBefore(state, stream.device, next.number)) {
+        ++state.gpus[stream.device].early_frees;
+      }
     }
     next.run();
   }
@@ -145,7 +140,7 @@ void Queue(cudaStream_t cuda_stream, Kind kind, std::function<void()> run) {
   {
     const std::lock_guard lock(state.mutex);
     stream = Owner(cuda_stream);
-    late = state.gpu.late;
+    late = state.machine.late;
     if (late || !stream->queued.empty()) {
       stream->last = ++state.operations;
       stream->queued.push_back({std::exchange(run, nullptr), kind, stream->last});
@@ -159,40 +154,42 @@ void Queue(cudaStream_t cuda_stream, Kind kind, std::function<void()> run) {
   }
 }
 
-cudaError_t Ok() {
-  return Call([](State&) { return cudaSuccess; });
+cudaError_t Ok(int device) {
+  return Call(device, [](State&, FakeGpu&) { return cudaSuccess; });
 }
 
-cudaError_t WaitForDevice() {
+cudaError_t WaitForDevice(int device) {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
-  ++state.gpu.calls;
-  ++state.gpu.waits;
-  state.gpu.waiting_threads.insert(std::this_thread::get_id());
-  ++state.hanging;
+  FakeGpu& gpu = state.gpus[device];
+  ++gpu.calls;
+  ++gpu.waits;
+  gpu.waiting_threads.insert(std::this_thread::get_id());
+  ++state.hanging[device];
   state.changed.notify_all();
-  state.changed.wait(lock, [&] { return !state.hangs(); });
-  --state.hanging;
-  if (!Fails(state)) return cudaSuccess;
+  state.changed.wait(lock, [&] { return !state.hangs(device); });
+  --state.hanging[device];
+  if (!Fails(gpu)) return cudaSuccess;
   lock.unlock();
-  return DropQueued();
+  return DropQueued(device);
 }
 
-cudaError_t Allocate(void** memory, size_t bytes, uint64_t limit, uint64_t& used,
-                     std::map<void*, size_t>& owners) {
+cudaError_t Allocate(void** memory, size_t bytes, int device, uint64_t limit, uint64_t& used,
+                     std::map<void*, Allocation>& owners) {
   if (used + bytes > limit) return cudaErrorMemoryAllocation;
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*memory, 0xCD, bytes);  // nobody clears it on a device
   used += bytes;
-  owners[*memory] = bytes;
+  owners[*memory] = {bytes, device};
   return cudaSuccess;
 }
 
 // Forgets an allocation, whose memory is still to be released.
-cudaError_t Forget(void* memory, uint64_t& used, std::map<void*, size_t>& owners, size_t& bytes) {
+cudaError_t Forget(void* memory, uint64_t& used, std::map<void*, Allocation>& owners,
+                   size_t& bytes) {
   const auto found = owners.find(memory);
   if (found == owners.end()) return cudaErrorInvalidValue;
-  bytes = found->second;
+  bytes = found->second.bytes;
   used -= bytes;
   owners.erase(found);
   return cudaSuccess;
@@ -203,14 +200,27 @@ void Release(void* memory, size_t bytes) {
   std::free(memory);
 }
 
-}  // namespace
+FakeMachine& TheFakeMachine() { return TheState().machine; }
+FakeGpu& TheFakeGpu(int device) { return TheState().gpus[device]; }
 
-FakeGpu& TheFakeGpu() { return TheState().gpu; }
-
-FakeGpu::FakeGpu() : late(std::getenv("SPARSEAGG_LATE_DEVICE") != nullptr) {}
+FakeMachine::FakeMachine() : late(std::getenv("SPARSEAGG_LATE_DEVICE") != nullptr) {
+  const char* count = std::getenv("SPARSEAGG_EMULATED_DEVICES");
+  devices = count == nullptr ? 1 : std::clamp(std::atoi(count), 1, kFakeGpusMax);
+}
 
 void Launch(cudaStream_t stream, std::function<void()> kernel) {
+  State& state = TheState();
+  {
+    const std::lock_guard lock(state.mutex);
+    CheckCurrent(state, DeviceOf(stream), "a launch");
+  }
   Queue(stream, Kind::kKernel, std::move(kernel));
+}
+
+void CheckArguments(cudaStream_t stream, const void* arguments, size_t bytes) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  CheckWords(state, DeviceOf(stream), arguments, bytes, "a kernel");
 }
 
 void RunQueued(cudaStream_t stream) {
@@ -223,7 +233,14 @@ void RunQueued(cudaStream_t stream) {
 }
 
 void CallLibrary(cudaStream_t stream) {
-  CallHook(&FakeGpu::in_library);
+  State& state = TheState();
+  int device = 0;
+  {
+    const std::lock_guard lock(state.mutex);
+    device = DeviceOf(stream);
+    CheckCurrent(state, device, "a library");
+  }
+  CallHook(state.gpus[device].in_library);
   RunQueued(stream);
 }
 
@@ -234,13 +251,13 @@ void ThrowAsThrust(cudaError_t error) {
 uint64_t Transfers() {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
-  return state.gpu.transfers;
+  return state.gpus[0].transfers;
 }
 
 uint64_t BytesToDevice() {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
-  return state.gpu.to_device_bytes;
+  return state.gpus[0].to_device_bytes;
 }
 
 bool IsPinned(const void* memory) {
@@ -248,239 +265,41 @@ bool IsPinned(const void* memory) {
   const std::lock_guard lock(state.mutex);
   const auto above = state.pinned_memory.upper_bound(const_cast<void*>(memory));
   if (above == state.pinned_memory.begin()) return false;
-  const auto& [begin, bytes] = *std::prev(above);
-  return static_cast<const char*>(memory) < static_cast<const char*>(begin) + bytes;
+  const auto& [begin, allocation] = *std::prev(above);
+  return static_cast<const char*>(memory) < static_cast<const char*>(begin) + allocation.bytes;
 }
 
 void AwaitHang() {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
-  state.changed.wait(lock, [&] { return state.hangs() && state.hanging > 0; });
+  state.changed.wait(lock, [&] {
+    for (int device = 0; device < kFakeGpusMax; ++device) {
+      if (state.hangs(device) && state.hanging[device] > 0) return true;
+    }
+    return false;
+  });
 }
 
 void EndHang() {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
-  state.gpu.hangs_at_call = 0;
+  for (FakeGpu& gpu : state.gpus) gpu.hangs_at_call = 0;
   state.changed.notify_all();
 }
 
 void ResetFakeGpu() {
   EndHang();
   const std::lock_guard lock(TheState().mutex);
-  FakeGpu& gpu = TheFakeGpu();
-  FakeGpu fresh;
-  fresh.memory_used = gpu.memory_used;
-  fresh.memory_peak = gpu.memory_used;
-  fresh.pinned_used = gpu.pinned_used;
-  gpu = fresh;
+  State& state = TheState();
+  FakeMachine machine;
+  machine.pinned_used = state.machine.pinned_used;
+  state.machine = machine;
+  for (FakeGpu& gpu : state.gpus) {
+    FakeGpu fresh;
+    fresh.memory_used = gpu.memory_used;
+    fresh.memory_peak = gpu.memory_used;
+    gpu = fresh;
+  }
 }
 
 }  // namespace sparseagg::testing
-
-using sparseagg::testing::Allocate;
-using sparseagg::testing::Call;
-using sparseagg::testing::CallHook;
-using sparseagg::testing::FakeGpu;
-using sparseagg::testing::Forget;
-using sparseagg::testing::Kind;
-using sparseagg::testing::Ok;
-using sparseagg::testing::RecordedEvent;
-using sparseagg::testing::Release;
-using sparseagg::testing::State;
-using sparseagg::testing::Stream;
-using sparseagg::testing::StreamOwner;
-using sparseagg::testing::WaitForDevice;
-
-extern "C" {
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  return Call([&](State& state) {
-    if (state.gpu.driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
-    *count = state.gpu.devices;
-    return state.gpu.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
-  });
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  return Call([&](State& state) {
-    *properties = {};
-    std::strcpy(properties->name, "an emulated GPU");
-    properties->major = device == 0 ? state.gpu.compute_major : state.gpu.later_compute_major;
-    properties->multiProcessorCount = 2;
-    properties->l2CacheSize = 1 << 20;
-    properties->totalGlobalMem = state.gpu.memory_bytes;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  return Call([&](State& state) {
-    *version = state.gpu.driver_version;
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return Ok();
-}
-
-cudaError_t cudaSetDevice(int) { return Ok(); }
-cudaError_t cudaGetLastError() { return Ok(); }
-cudaError_t cudaPeekAtLastError() { return Ok(); }
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : "an injected fault";
-}
-const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInjected";
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return Call([&](State& state) {
-    state.streams.push_back(std::make_shared<Stream>());
-    *stream = reinterpret_cast<cudaStream_t>(new StreamOwner(state.streams.back()));
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const cudaError_t status = Ok();
-  const std::unique_ptr<StreamOwner> owner(reinterpret_cast<StreamOwner*>(stream));
-  sparseagg::testing::RunAll(*owner);
-  State& state = sparseagg::testing::TheState();
-  const std::lock_guard lock(state.mutex);
-  std::erase(state.streams, *owner);
-  return status;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const cudaError_t status = WaitForDevice();
-  if (status == cudaSuccess) sparseagg::testing::RunQueued(stream);
-  return status;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  RecordedEvent recorded;
-  const cudaError_t status = Call([&](State&) {
-    recorded = *reinterpret_cast<RecordedEvent*>(event);
-    return cudaSuccess;
-  });
-  if (status != cudaSuccess || recorded.stream == nullptr) return status;
-  sparseagg::testing::Queue(stream, Kind::kOther, [recorded] {
-    sparseagg::testing::RunUpTo(*recorded.stream, recorded.last);
-  });
-  return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return Call([&](State&) {
-    *event = reinterpret_cast<cudaEvent_t>(new RecordedEvent);
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<RecordedEvent*>(event);
-  return Ok();
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return Call([&](State&) {
-    const StreamOwner owner = sparseagg::testing::Owner(stream);
-    *reinterpret_cast<RecordedEvent*>(event) = {owner, owner->last};
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const cudaError_t status = WaitForDevice();
-  if (status != cudaSuccess) return status;
-  RecordedEvent recorded;
-  {
-    const std::lock_guard lock(sparseagg::testing::TheState().mutex);
-    recorded = *reinterpret_cast<RecordedEvent*>(event);
-  }
-  if (recorded.stream != nullptr) sparseagg::testing::RunUpTo(*recorded.stream, recorded.last);
-  return cudaSuccess;
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
-  *ms = 1;
-  return Ok();
-}
-
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  *pool = nullptr;
-  return Ok();
-}
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return Ok(); }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return Ok(); }
-
-cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t, cudaStream_t) {
-  return Call([&](State& state) {
-    const cudaError_t status =
-        Allocate(memory, bytes, state.gpu.memory_bytes, state.gpu.memory_used, state.device_memory);
-    state.gpu.memory_peak = std::max(state.gpu.memory_peak, state.gpu.memory_used);
-    return status;
-  });
-}
-// Freeing works after a failure, too: the process must not leak what it can free. Others can have
-// the memory from now on, as of a pool, though not its place before the stream comes to it.
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  State& state = sparseagg::testing::TheState();
-  size_t bytes = 0;
-  {
-    const std::lock_guard lock(state.mutex);
-    const cudaError_t status = Forget(memory, state.gpu.memory_used, state.device_memory, bytes);
-    if (status != cudaSuccess) return status;
-  }
-  sparseagg::testing::Queue(stream, Kind::kFree, [memory, bytes] { Release(memory, bytes); });
-  return cudaSuccess;
-}
-cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
-  CallHook(&FakeGpu::in_page_locking);
-  return Call([&](State& state) {
-    return Allocate(memory, bytes, state.gpu.pinned_bytes, state.gpu.pinned_used,
-                    state.pinned_memory);
-  });
-}
-cudaError_t cudaFreeHost(void* memory) {
-  CallHook(&FakeGpu::in_page_locking);
-  State& state = sparseagg::testing::TheState();
-  size_t bytes = 0;
-  const std::lock_guard lock(state.mutex);
-  const cudaError_t status = Forget(memory, state.gpu.pinned_used, state.pinned_memory, bytes);
-  if (status == cudaSuccess) Release(memory, bytes);
-  return status;
-}
-
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream) {
-  const bool to_pageable = kind == cudaMemcpyDeviceToHost && !sparseagg::testing::IsPinned(to);
-  const bool from_pageable = kind == cudaMemcpyHostToDevice && !sparseagg::testing::IsPinned(from);
-  if (to_pageable || from_pageable) {
-    const cudaError_t status = WaitForDevice();
-    if (status != cudaSuccess) return status;
-  }
-  bool late = false;
-  const cudaError_t status = Call([&](State& state) {
-    ++state.gpu.transfers;
-    if (kind == cudaMemcpyHostToDevice) state.gpu.to_device_bytes += bytes;
-    late = state.gpu.late;
-    return cudaSuccess;
-  });
-  if (status != cudaSuccess) return status;
-  if (late && from_pageable) {
-    // Into memory of the driver's, for as long as it may stay there.
-    const auto* begin = static_cast<const std::byte*>(from);
-    sparseagg::testing::Queue(stream, Kind::kOther,
-                              [to, driver = std::vector<std::byte>(begin, begin + bytes)] {
-                                std::memcpy(to, driver.data(), driver.size());
-                              });
-    return cudaSuccess;
-  }
-  sparseagg::testing::Queue(stream, Kind::kOther, [=] { std::memcpy(to, from, bytes); });
-  if (to_pageable) sparseagg::testing::RunQueued(stream);
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
-  const cudaError_t status = Ok();
-  if (status != cudaSuccess) return status;
-  sparseagg::testing::Queue(stream, Kind::kOther, [=] { std::memset(to, byte, bytes); });
-  return cudaSuccess;
-}
-
-}  // extern "C"

@@ -68,6 +68,8 @@ template <class F>
 void ForEach(Queue& queue, const Count& count, uint64_t each, const F& f) {
   if (count.most * each == 0) return;
   queue.Launched(typeid(F).name());
+  sparseagg::testing::CheckArguments(queue.cuda_stream(), &f, sizeof(f));
+  sparseagg::testing::CheckArguments(queue.cuda_stream(), &count, sizeof(count));
   sparseagg::testing::Launch(queue.cuda_stream(), [=] {
     // Backwards: nothing may depend on an order.
     for (uint64_t i = count.Get() * each; i-- > 0;) f(i);
@@ -114,6 +116,7 @@ template <class Kernel>
 void ForEachBlock(Queue& queue, uint64_t blocks, const Kernel& kernel) {
   if (blocks == 0) return;
   queue.Launched(typeid(Kernel).name());
+  sparseagg::testing::CheckArguments(queue.cuda_stream(), &kernel, sizeof(kernel));
   sparseagg::testing::Launch(queue.cuda_stream(), [=] {
     const auto shared = std::make_unique<typename Kernel::Shared>();
     for (uint64_t b = blocks; b-- > 0;) {
@@ -148,6 +151,7 @@ template <class Kernel>
 void ForEachWarp(Queue& queue, const Count& count, uint64_t each, const Kernel& kernel) {
   if (count.most == 0) return;
   queue.Launched(typeid(Kernel).name());
+  sparseagg::testing::CheckArguments(queue.cuda_stream(), &kernel, sizeof(kernel));
   sparseagg::testing::Launch(queue.cuda_stream(), [=] {
     const auto shared = std::make_unique<typename Kernel::Shared>();
     for (uint64_t w = (count.Get() + each - 1) / each; w-- > 0;) {
