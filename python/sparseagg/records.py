@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sparseagg._net.proto_values import enum_name, seconds_of, time_of
+from sparseagg._net.result_parts import ResultPart, parts_from_proto
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.tensors import TensorSpec
 
@@ -113,18 +114,6 @@ class Receipt:
     durability: str
     encodings: Mapping[str, TensorEncoding] = field(default_factory=dict, compare=False)
     epoch: StoreEpoch = _NO_EPOCH
-
-
-@dataclass(frozen=True)
-class ResultPart:
-    """Rows of a result, which a leaf has as the result of a round of its own.
-
-    owner, address: id and address of the leaf.
-    round: name of its round there."""
-
-    owner: str
-    address: str
-    round: str
 
 
 @dataclass(frozen=True)
@@ -344,7 +333,7 @@ def manifest_from_proto(message: Any) -> Manifest:
         seal_reason=_seal_reason(message),
         late=dict(message.late),
         given_up_leaves=tuple(message.given_up_leaves),
-        parts=tuple(ResultPart(p.owner.id, p.owner.address, p.round) for p in message.parts),
+        parts=parts_from_proto(message),
     )
 
 
