@@ -90,6 +90,7 @@ absl::StatusOr<RoundInfo> Client::CreateRound(const NewRound& round) {
   *request.mutable_spec()->mutable_policy() = ToProto(round.policy);
   request.mutable_spec()->set_keep_updates_until_deleted(round.keep_updates);
   request.mutable_spec()->set_publish_partial(round.publish_partial);
+  if (round.owners) request.mutable_spec()->mutable_tree()->set_owners(true);
   return impl_->RoundCall(request, &Stub::CreateRound);
 }
 

@@ -71,6 +71,14 @@ struct RoundTree {
   std::string self;          // the leaf that the round is of; empty: the root
 };
 
+// Rows of a divided result, which their owner has as the result of a round of its own.
+struct ResultPart {
+  Leaf owner;
+  std::string round;  // its name there
+
+  bool operator==(const ResultPart&) const = default;
+};
+
 // What a published result was computed from.
 struct Manifest {
   uint64_t contributors = 0;
@@ -85,6 +93,7 @@ struct Manifest {
   std::map<std::string, uint64_t>
       late;  // the updates of `rejected` that came too late, by what had closed the round
   std::vector<std::string> given_up_leaves;  // ids; nothing that was sent to them is counted
+  std::vector<ResultPart> parts;             // of a round with owners, in the order of the rows
 };
 
 // How one tensor of a round is being reduced.
@@ -151,6 +160,9 @@ struct NewRound {
   bool keep_updates = false;
   // Whether the result is the partial aggregate, which is not rounded: GetPartial().
   bool publish_partial = false;
+  // Whether the leaves keep the result, each a range of its rows (docs/trees.md); Get() at the
+  // server reads them all.
+  bool owners = false;
 };
 
 // One contributor's update: every tensor of the round once, with nnz 0 if it has no entries.

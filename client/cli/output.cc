@@ -101,6 +101,11 @@ json ToJson(const client::Manifest& manifest) {
                  {"given_up_leaves", manifest.given_up_leaves},
                  {"seal_reason", client::SealReasonName(manifest.seal_reason)}};
   SetTime(object, "publish_time", manifest.publish_time);
+  object["parts"] = json::array();
+  for (const client::ResultPart& part : manifest.parts) {
+    object["parts"].push_back(
+        {{"owner", part.owner.id}, {"address", part.owner.address}, {"round", part.round}});
+  }
   return object;
 }
 
@@ -254,6 +259,9 @@ std::string ToText(const client::RoundInfo& round) {
     AppendLine(out, "late", absl::StrCat(count, " after ", reason));
   }
   for (const std::string& leaf : manifest.given_up_leaves) AppendLine(out, "given up", leaf);
+  for (const client::ResultPart& part : manifest.parts) {
+    AppendLine(out, "part", absl::StrCat(part.round, " at ", part.owner.address));
+  }
   if (manifest.infinite_values > 0) {
     AppendLine(out, "infinite", absl::StrCat(manifest.infinite_values, " values"));
   }

@@ -84,6 +84,9 @@ Manifest FromProto(const v1::Manifest& proto) {
   manifest.seal_reason = static_cast<SealReason>(proto.seal_reason());
   manifest.given_up_leaves.assign(proto.given_up_leaves().begin(), proto.given_up_leaves().end());
   manifest.late = {proto.late().begin(), proto.late().end()};
+  for (const v1::ResultPart& part : proto.parts()) {
+    manifest.parts.push_back({{part.owner().id(), part.owner().address()}, part.round()});
+  }
   return manifest;
 }
 

@@ -62,6 +62,7 @@ from sparseagg.functions import (
 from sparseagg.records import (
     Manifest,
     Receipt,
+    ResultPart,
     RoundInfo,
     RoundPolicy,
     RoundState,
@@ -111,6 +112,7 @@ __all__ = [
     "Reduction",
     "ResourceExhaustedError",
     "Result",
+    "ResultPart",
     "RetryPolicy",
     "Round",
     "RoundAbortedError",

@@ -139,9 +139,11 @@ def create_round(
     policy: types_pb2.RoundPolicy,
     keep_updates: bool,
     publish_partial: bool,
+    owners: bool = False,
 ) -> aggregation_pb2.CreateRoundRequest:
     """See `Client.create_round`."""
-    for name, flag in (("keep_updates", keep_updates), ("publish_partial", publish_partial)):
+    flags = {"keep_updates": keep_updates, "publish_partial": publish_partial, "owners": owners}
+    for name, flag in flags.items():
         if flag not in (True, False):
             raise InvalidArgumentError(f"{name} is {flag!r}, not True or False")
     spec = types_pb2.RoundSpec(
@@ -149,6 +151,8 @@ def create_round(
         keep_updates_until_deleted=bool(keep_updates),
         publish_partial=bool(publish_partial),
     )
+    if owners:
+        spec.tree.owners = True
     if policy.ByteSize():
         spec.policy.CopyFrom(policy)
     if durability is not None:

@@ -128,6 +128,7 @@ class Client(ClientBase):
         keep_updates: bool = False,
         publish_partial: bool = False,
         leaf_wait: SupportsFloat | timedelta | None = None,
+        owners: bool = False,
     ) -> Round:
         """Opens a round.
 
@@ -149,6 +150,8 @@ class Client(ClientBase):
             `Round.submit_partial` merges it into a round of the same tensors, here or on another server.
         leaf_wait: of a server with leaves: how long (seconds or a timedelta) after the seal it waits for one that does
             not answer, before it gives that up with all updates sent to it; for ever when left out.
+        owners: of a server with leaves that have peers: the leaves keep the result, each a range of its rows. Reading it
+            here reads them all; `Round.parts` reads them from their owners.
 
         Raises InvalidArgumentError (the message names tensor and limit), AlreadyExistsError (round_id is taken).
         """
@@ -156,7 +159,14 @@ class Client(ClientBase):
             goal, min_contributors, max_contributors, deadline, grace, leaf_wait
         )
         request = _requests.create_round(
-            tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
+            tensors,
+            round_id,
+            durability,
+            request_id,
+            policy,
+            keep_updates,
+            publish_partial,
+            owners,
         )
         answer = self._transport.unary("CreateRound", request)
         created = Round(self._transport, self._server, answer.name, round_from_proto(answer))

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sparseagg._net.proto_values import enum_name, seconds_of, time_of
+from sparseagg._net.result_parts import ResultPart, parts_from_proto
 from sparseagg._proto import aggregation_pb2, types_pb2
 from sparseagg.tensors import TensorSpec
 
@@ -130,6 +131,7 @@ class Manifest:
     seal_reason: "REQUESTED", "GOAL" or "DEADLINE"; "" for a stateless reduction.
     late: those of `rejected` that came when no more were accepted, by cause: a reason to seal, or "FULL".
     given_up_leaves: ids of the leaves that were given up: nothing that was sent to them is counted.
+    parts: of a round with owners: where the rows are, in their order: a `ResultPart` each.
     """
 
     contributors: int
@@ -143,6 +145,7 @@ class Manifest:
     seal_reason: str = ""
     late: dict[str, int] = field(default_factory=dict, hash=False)
     given_up_leaves: tuple[str, ...] = ()
+    parts: tuple[ResultPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,7 @@ def manifest_from_proto(message: Any) -> Manifest:
         seal_reason=_seal_reason(message),
         late=dict(message.late),
         given_up_leaves=tuple(message.given_up_leaves),
+        parts=parts_from_proto(message),
     )
 
 
@@ -439,6 +443,5 @@ def info_from_proto(message: aggregation_pb2.ServerInfo) -> ServerInfo:
 
 
 def _seal_reason(message: Any) -> str:
-    if not message.seal_reason:
-        return ""
-    return enum_name(types_pb2.SealReason, message.seal_reason, "SEAL_REASON_")
+    reason = message.seal_reason
+    return enum_name(types_pb2.SealReason, reason, "SEAL_REASON_") if reason else ""

@@ -184,10 +184,17 @@ std::vector<Setting> ServingSettings() {
                       "HOST:PORT or ID=HOST:PORT (docs/trees.md); empty: none",
                       SPARSEAGG_FIELD(std::string, leaves), true),
           "HOST:PORT or ID=HOST:PORT, between commas", &LeavesError),
-      TextSetting("leaves-token-file", "File with the token that this server shows to its leaves",
+      AddressSetting(
+          TextSetting("peers",
+                      "All leaves of the tree that this server is a leaf of, as in the root's "
+                      "leaves: it may own rows of results then (docs/trees.md); empty: it may not",
+                      SPARSEAGG_FIELD(std::string, peers), true),
+          "HOST:PORT or ID=HOST:PORT, between commas", &LeavesError),
+      TextSetting("leaves-token-file",
+                  "File with the token that this server shows to its leaves, or peers",
                   SPARSEAGG_FIELD(std::string, leaves_token_file), true),
       TextSetting("leaves-authority",
-                  "File with the CA of the certificates of the leaves; empty: plaintext",
+                  "File with the CA of the certificates of leaves or peers; empty: plaintext",
                   SPARSEAGG_FIELD(std::string, leaves_authority), true),
       TextSetting("data-dir",
                   "Directory for durable rounds, which are then the default; empty: rounds are "

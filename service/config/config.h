@@ -52,6 +52,7 @@ struct ServerConfig {
   uint64_t http_connections_max = 16'384;
   uint64_t http_bytes_max = uint64_t{256} << 20;
   std::string leaves;  // between commas: HOST:PORT or ID=HOST:PORT
+  std::string peers;   // the same
   std::string leaves_token_file;
   std::string leaves_authority;  // file; empty: plaintext
   std::string data_dir;          // empty: rounds live in memory only

@@ -71,7 +71,10 @@ class EngineImpl : public Engine {
     for (const auto& round : rounds_.List(after, limit)) snapshots.push_back(round->Snapshot());
     return snapshots;
   }
-  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override;
+  absl::StatusOr<RoundSnapshot> SealRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->Seal();
+  }
   absl::StatusOr<RoundSnapshot> AbortRound(std::string_view name) override {
     return FailRound(name, /*failure=*/"");
   }
@@ -81,7 +84,16 @@ class EngineImpl : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
     return round->Abort(failure);
   }
-  absl::Status WithdrawRound(std::string_view name) override;
+  absl::Status WithdrawRound(std::string_view name) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
+    return Erase(*round, Round::NameAfter::kFree);
+  }
+  absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                            const DividedResult& divided) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
+    return round->SealDivided(divided);
+  }
 
   absl::StatusOr<WatchHandle> Watch(std::string_view name, WatchScope what,
                                     OnChange on_change) override {
@@ -131,8 +143,7 @@ class EngineImpl : public Engine {
                                                         std::vector<EncodedHeader> tensors);
   // Schedules the periodic check that drops idle uploads.
   void ScheduleIdleCheck();
-  // Schedules the periodic maintenance on the eraser, which deletes rounds after their retention,
-  // erases what deleted rounds have left on the disk, and forgets names after their horizon.
+  // The same on the eraser: for rounds after their retention, leftovers on the disk, and old names.
   void ScheduleMaintenance();
   void DeleteExpiredRounds();
   void ForgetExpiredNames();
@@ -204,11 +215,6 @@ std::string EngineImpl::NewRoundId(const CreateRoundArgs& args) {
   }
 }
 
-absl::StatusOr<RoundSnapshot> EngineImpl::SealRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  return round->Seal();
-}
-
 absl::Status EngineImpl::DeleteRound(std::string_view name) {
   const auto found = rounds_.Find(name);
   if (ErrorReason(found.status()) == "ROUND_EXPIRED") return absl::OkStatus();  // a retry
@@ -228,12 +234,6 @@ absl::Status EngineImpl::Erase(Round& round, Round::NameAfter name_after) {
       }));
   round.NotifyDeleted();
   return absl::OkStatus();
-}
-
-absl::Status EngineImpl::WithdrawRound(std::string_view name) {
-  SPARSEAGG_ASSIGN_OR_RETURN(const auto round, rounds_.Find(name));
-  SPARSEAGG_RETURN_IF_ERROR(round->Abort().status());
-  return Erase(*round, Round::NameAfter::kFree);
 }
 
 void EngineImpl::ScheduleIdleCheck() {

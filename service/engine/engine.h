@@ -108,6 +108,9 @@ class Engine {
   virtual absl::StatusOr<RoundSnapshot> FailRound(std::string_view name,
                                                   const std::string& failure) = 0;
   virtual absl::Status WithdrawRound(std::string_view name) = 0;
+  // For service/tree/: SealRound() of a root whose owners have the rows of the result.
+  virtual absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                                    const DividedResult& divided) = 0;
 
   // All calls that take a name return NOT_FOUND for an unknown one: ROUND_EXPIRED if the round was
   // deleted within retry_horizon_ms, otherwise ROUND_NOT_FOUND.

@@ -77,6 +77,9 @@ absl::Status CheckTree(const RoundTree& tree) {
   if (!tree.self.empty() && !ids.contains(tree.self)) {
     return Invalid(absl::StrCat("leaf ", Quoted(tree.self), " is not one of the leaves"));
   }
+  if (tree.part.has_value() && !tree.is_root()) {
+    return Invalid("the round of an owner has leaves, and is not one of theirs");
+  }
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "service/engine/partial/row_range.h"
 #include "service/store/store.h"
 
 namespace sparseagg {
@@ -24,11 +25,24 @@ struct Leaf {
   bool operator==(const Leaf&) const = default;
 };
 
+// What the round of an owner is: these rows of a round that its leaves have under the name.
+struct RoundPart {
+  std::string round;
+  RowRange rows;
+
+  bool operator==(const RoundPart&) const = default;
+};
+
 struct RoundTree {
   std::vector<Leaf> leaves;  // none: the round is not part of a tree
-  std::string self;          // the leaf that has this round; empty: the root
+  std::string self;          // the leaf that has this round; empty: the root, or an owner
+  bool owners = false;       // the leaves own ranges of the result's rows
+  std::optional<RoundPart> part = std::nullopt;  // set: this is the round of an owner
 
+  // Returns whether the round takes the partial aggregates of its leaves.
   bool is_root() const { return !leaves.empty() && self.empty(); }
+  // Returns whether the result is divided among owners, and this is the root.
+  bool is_divided() const { return is_root() && owners && !part.has_value(); }
   bool operator==(const RoundTree&) const = default;
 };
 
@@ -68,8 +82,29 @@ std::vector<std::string> GivenUpLeaves(
     const RoundTree& tree,
     const std::function<std::optional<UpdateRecord>(const std::string& sender)>& find);
 
+// Where the rows of a divided result are: the round of an owner.
+struct ResultPart {
+  Leaf owner;
+  std::string round;
+  RowRange rows;
+
+  bool operator==(const ResultPart&) const = default;
+};
+
+// What a root knows of a divided result before it publishes: all that a manifest says of its rows.
+struct DividedResult {
+  std::vector<ResultPart> parts;
+  std::vector<uint64_t> nnz;  // [tensors]
+  uint64_t infinite_values = 0;
+  std::string updates_digest;  // that of each owner
+  std::string result_digest;
+
+  bool operator==(const DividedResult&) const = default;
+};
+
 // Returns INVALID_ARGUMENT (INVALID_SPEC), naming the leaf, unless the ids are valid and distinct,
-// each address is HOST:PORT, and `self` is one of the ids or empty.
+// each address is HOST:PORT, and `self` is one of the ids or empty; and unless an owner has
+// leaves.
 absl::Status CheckTree(const RoundTree& tree);
 
 // Returns the leaf of a contributor. REQUIRES: the tree has leaves.

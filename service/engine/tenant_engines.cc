@@ -49,6 +49,11 @@ class TenantEngine : public Engine {
     SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
     return engine_.WithdrawRound(own);
   }
+  absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                            const DividedResult& divided) override {
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string own, Own(name));
+    return engine_.SealDivided(own, divided);
+  }
   absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {

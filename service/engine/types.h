@@ -68,6 +68,7 @@ struct Manifest {
   std::chrono::system_clock::time_point publish_time;
   std::optional<SealReason> seal_reason;     // unset for a stateless reduction
   std::vector<std::string> given_up_leaves;  // ids, ascending
+  std::vector<ResultPart> parts;             // of a divided result, in the order of their rows
 };
 
 struct TensorStatus {
@@ -97,6 +98,7 @@ struct RoundSnapshot {
   uint64_t bytes_received = 0;
   std::vector<TensorStatus> tensors;
   std::optional<Manifest> manifest;
+  std::optional<DividedResult> divided;  // of a root with owners, from the seal on
   std::string failure;
   // ABORTED, but open in the store with its updates: the next start of the server may restore it.
   bool may_open_again = false;
@@ -107,6 +109,8 @@ struct RoundSnapshot {
 
 // A published result. It is immutable and shared by all readers; a reader may keep it after its
 // round is deleted. Its memory stays reserved until the last reader releases it.
+class PartReader;  // result/part_reader.h
+
 struct PublishedResult {
   RoundSpec spec;
   std::vector<SparseTensor> tensors;  // in the order of spec.tensors; none if publish_partial
@@ -114,6 +118,8 @@ struct PublishedResult {
   // Shape and type of each result; they differ from spec.tensors for "count".
   std::vector<TensorSpec> result_specs;
   Manifest manifest;
+  // Reads the rows of a divided result (manifest.parts), of which `tensors` has none.
+  std::shared_ptr<PartReader> parts;
 };
 
 // The outcome of computing a published round again from its stored updates, with the same bits.

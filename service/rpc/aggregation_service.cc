@@ -8,6 +8,7 @@
 #include "service/engine/partial/partial_body.h"
 #include "service/rpc/reduce.h"
 #include "service/rpc/result/get_aggregate.h"
+#include "service/rpc/result/get_divided.h"
 #include "service/rpc/result/get_partial.h"
 #include "service/rpc/stream/stream_updates.h"
 #include "service/rpc/stream/upload_chunk.h"
@@ -338,7 +339,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AggregationService::GetPartial(
   if (!call.ok()) return Refuse<Reactor>(calls_, call.status());
   const auto get = ReadSmall<v1::GetPartialRequest>(*request);
   if (!get.ok()) return Refuse<Reactor>(calls_, get.status());
-  return StartGetPartial(*context, *call->engine, drain_list_, calls_, *get);
+  return StartGetPartial(*context, *call->engine, background_, drain_list_, calls_, *get);
 }
 
 grpc::ServerUnaryReactor* AggregationService::SubmitPartial(grpc::CallbackServerContext* context,
@@ -368,6 +369,9 @@ grpc::ServerUnaryReactor* AggregationService::ReadResult(grpc::CallbackServerCon
   v1::ReadResultRequest read;
   const absl::Status status = ReadRequest(MessageBytes(*request).chain(), request->Length(), &read);
   if (!status.ok()) return Refuse<grpc::ServerUnaryReactor>(calls_, status);
+  if (auto divided = FindDivided(*call->engine, read.result().name()); divided != nullptr) {
+    return StartReadDivided(*call->engine, calls_, std::move(divided), read, response);
+  }
   const bool is_long = TakesLong(*call->engine, read.result());
   auto handler = [engine = call->engine, read = std::move(read), response] {
     return sparseagg::ReadResult(*engine, read, *response);

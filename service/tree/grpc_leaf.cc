@@ -2,9 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
-#include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/status.h"
@@ -14,6 +12,7 @@
 #include "client/transport/credentials.h"
 #include "client/transport/route.h"
 #include "service/rpc/wire/round_proto.h"
+#include "service/tree/owners/async_read.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
 namespace sparseagg {
@@ -23,8 +22,6 @@ using Stub = v1::AggregationService::Stub;
 
 constexpr uint64_t kCallMs = 10'000;
 constexpr uint64_t kTransferMs = 3'600'000;
-
-absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
 
 class GrpcLeaf : public LeafLink {
  public:
@@ -69,27 +66,54 @@ class GrpcLeaf : public LeafLink {
   }
 
   absl::Status ReadPartial(
-      const std::string& name, uint64_t likely,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
-    Reading reading = {.offset = likely};
-    absl::Status read = ReadFrom(name, on_header, on_bytes, reading);
+    Reading reading = {.name = name, .rows = rows, .offset = likely};
+    absl::Status read = ReadFrom(on_header, on_bytes, reading);
     if (!reading.header.has_value() && ErrorReason(read) == "OFFSET_MISMATCH") {
       reading.offset = 0;  // it is another partial aggregate than the caller believes
-      read = ReadFrom(name, on_header, on_bytes, reading);
+      read = ReadFrom(on_header, on_bytes, reading);
     }
-    if (std::exchange(reading.goes_on, false)) {
-      read = ReadFrom(name, on_header, on_bytes, reading);
-    }
+    if (std::exchange(reading.goes_on, false)) read = ReadFrom(on_header, on_bytes, reading);
     if (!read.ok() || reading.header.has_value()) return read;
     return absl::DataLossError("the leaf sent no header of its partial aggregate");
   }
 
-  void Cancel() override {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  absl::StatusOr<OwnerRound> GetOwned(const std::string& name) override {
+    v1::GetRoundRequest request;
+    request.set_name(name);
+    v1::Round round;
+    SPARSEAGG_RETURN_IF_ERROR(Call(kCallMs, [&](grpc::ClientContext& context) {
+      return stub_->GetRound(&context, request, &round);
+    }));
+    OwnerRound owned = {.state = static_cast<RoundState>(round.state()),
+                        .failure = round.failure(),
+                        .nnz = {},
+                        .manifest = {}};
+    for (const v1::TensorStatus& tensor : round.tensors()) owned.nnz.push_back(tensor.nnz_result());
+    owned.manifest.contributors = round.manifest().contributors();
+    owned.manifest.infinite_values = round.manifest().infinite_values();
+    owned.manifest.updates_digest = round.manifest().updates_digest();
+    owned.manifest.result_digest = round.manifest().result_digest();
+    return owned;
   }
+  absl::StatusOr<Verification> Verify(const std::string& name) override {
+    v1::VerifyRoundRequest request;
+    request.set_name(name);
+    v1::VerifyRoundResponse verified;
+    SPARSEAGG_RETURN_IF_ERROR(Call(kTransferMs, [&](grpc::ClientContext& context) {
+      return stub_->VerifyRound(&context, request, &verified);
+    }));
+    return Verification{verified.contributors(), verified.bytes_read(), verified.updates_digest(),
+                        verified.result_digest(), verified.backend()};
+  }
+  void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                  PartReader::Done done) override {
+    ReadResultAsync(stub_, caller_, calls_, name, request, std::move(done));
+  }
+
+  void Cancel() override { calls_->Cancel(); }
 
  private:
   template <class Request>
@@ -106,16 +130,18 @@ class GrpcLeaf : public LeafLink {
   }
 
   struct Reading {
+    const std::string& name;
+    const std::optional<RowRange>& rows;
     uint64_t offset = 0;  // of the first byte that is asked for
     std::optional<LeafPartial> header = std::nullopt;
     bool goes_on = false;  // another call has to begin at `offset`
   };
 
   template <class OnHeader, class OnBytes>
-  absl::Status ReadFrom(const std::string& name, const OnHeader& on_header, const OnBytes& on_bytes,
-                        Reading& reading) {
+  absl::Status ReadFrom(const OnHeader& on_header, const OnBytes& on_bytes, Reading& reading) {
     v1::GetPartialRequest request;
-    request.set_name(name);
+    request.set_name(reading.name);
+    if (reading.rows.has_value()) *request.mutable_rows() = ToProto(*reading.rows);
     request.set_offset(reading.offset);
     absl::Status taken;
     const absl::Status read = Call(kTransferMs, [&](grpc::ClientContext& context) {
@@ -152,25 +178,15 @@ class GrpcLeaf : public LeafLink {
   absl::Status Call(uint64_t timeout_ms, const Run& run) {
     grpc::ClientContext context;
     SPARSEAGG_RETURN_IF_ERROR(client::Prepare(context, caller_, timeout_ms));
-    {
-      const std::lock_guard lock(mutex_);
-      if (cancelled_) return Cancelled();
-      contexts_.insert(&context);
-    }
+    if (!calls_->Enter(context)) return ServerStops();
     const grpc::Status status = run(context);
-    {
-      const std::lock_guard lock(mutex_);
-      contexts_.erase(&context);
-      if (cancelled_ && !status.ok()) return Cancelled();
-    }
+    if (calls_->Leave(context) && !status.ok()) return ServerStops();
     return client::ToStatus(status, caller_.route);
   }
 
   const client::Caller caller_;
-  const std::unique_ptr<Stub> stub_;
-  std::mutex mutex_;
-  bool cancelled_ = false;
-  std::set<grpc::ClientContext*> contexts_;
+  const std::shared_ptr<Stub> stub_;
+  const std::shared_ptr<CallsInProgress> calls_ = std::make_shared<CallsInProgress>();
 };
 
 }  // namespace

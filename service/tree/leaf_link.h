@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/engine/result/part_reader.h"
 #include "service/engine/round_state.h"
 #include "service/engine/types.h"
 
@@ -18,6 +21,14 @@ struct LeafRound {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
   LeafStart start;  // without an id: of a version that does not tell
+};
+
+// The round of an owner.
+struct OwnerRound {
+  RoundState state = RoundState::kOpen;
+  std::string failure;
+  std::vector<uint64_t> nnz;  // [tensors], of the result
+  Manifest manifest;          // of these fields: counts and digests; set once it is published
 };
 
 struct LeafPartial {
@@ -42,14 +53,21 @@ class LeafLink {
   // Aborts it also if it is published, because the own round ends without it.
   virtual absl::Status GiveUp(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name) = 0;
-  // Reads the partial aggregate of a published round. `on_header` is called first, and returns the
-  // offset of the first byte that is needed; then `on_bytes` gets the bytes from there on, in
-  // order. An error of either ends the call. `likely` is the offset that `on_header` will probably
-  // return: after another one, bytes that were under way are lost.
+  // Reads the partial aggregate of a published round, or with `rows` the one of these. `on_header`
+  // is called first, and returns the offset of the first byte that is needed; then `on_bytes` gets
+  // the bytes from there on, in order. An error of either ends the call. `likely` is the offset
+  // that `on_header` will probably return: after another one, bytes that were under way are lost.
   virtual absl::Status ReadPartial(
-      const std::string& name, uint64_t likely,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t offset, std::string_view bytes)>& on_bytes) = 0;
+  // Of an owner; UNIMPLEMENTED if the link reaches none.
+  virtual absl::StatusOr<OwnerRound> GetOwned(const std::string& name);
+  virtual absl::StatusOr<Verification> Verify(const std::string& name);
+  // Returns at once; calls `done` once, from any thread, also after the link is destroyed. The name
+  // in the request is not used.
+  virtual void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                          PartReader::Done done);
   // Makes calls in progress, and all later ones, fail soon.
   virtual void Cancel() {}
 };

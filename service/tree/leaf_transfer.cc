@@ -2,29 +2,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/engine/names.h"
-#include "service/engine/partial/partial_body.h"
+#include "service/tree/receive_partial.h"
 #include "service/tree/tree_rounds.h"
 
 namespace sparseagg {
-namespace {
-
-// Returns whether the own round will refuse the same partial aggregate again.
-bool IsForGood(const absl::Status& refusal) {
-  if (RetryAfterMs(refusal) > 0) return false;
-  // The same upload was in use elsewhere, or the own store is damaged.
-  const std::string reason = ErrorReason(refusal);
-  if (reason == "OFFSET_MISMATCH" || reason == "STORE_CORRUPT") return false;
-  return absl::IsInvalidArgument(refusal) || absl::IsResourceExhausted(refusal) ||
-         absl::IsAlreadyExists(refusal) || absl::IsFailedPrecondition(refusal) ||
-         absl::IsOutOfRange(refusal) || absl::IsDataLoss(refusal) || absl::IsUnimplemented(refusal);
-}
-
-}  // namespace
-
 Backoff::Time TreeRounds::Transfer(const std::string& leaf) {
   return ForEachDue(leaf, &LeafState::transfer,
                     [&](TreeRound& round) { return TransferRound(round, leaf); });
@@ -32,6 +16,7 @@ Backoff::Time TreeRounds::Transfer(const std::string& leaf) {
 
 std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
                                                           const std::string& leaf) {
+  if (IsDividing(round)) return HashParts(round, leaf);
   LeafState state;
   {
     const std::lock_guard lock(mutex_);
@@ -78,35 +63,22 @@ std::optional<TreeRounds::Next> TreeRounds::EndTransfer(TreeRound& round, const 
   return std::nullopt;
 }
 
+// The root of a divided result takes only the names of the updates; the owners take the rows.
 absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
                                  LeafPartial& partial, absl::Status& own) {
-  std::shared_ptr<Upload> upload;
-  const auto begin = [&](const LeafPartial& header) -> absl::StatusOr<uint64_t> {
-    partial = header;
-    auto begun = engine_.BeginUpload({.round = round.name,
-                                      .contributor = LeafSender(leaf),
-                                      .update_id = absl::BytesToHexString(header.digest)},
-                                     {PartialHeader(header.bytes)});
-    own = begun.status();
-    if (!own.ok()) return own;
-    upload = *std::move(begun);
-    return upload->committed_offset();
-  };
-  const auto append = [&](uint64_t offset, std::string_view bytes) -> absl::Status {
-    own = upload->Append(offset, bytes, std::nullopt);
-    if (own.ok()) NoteReceived(round, leaf, offset + bytes.size());
-    return own;
-  };
-  const absl::Status read = state.server->link->ReadPartial(std::string(PublicName(round.name)),
-                                                            state.received, begin, append);
-  if (!own.ok()) return absl::OkStatus();
-  SPARSEAGG_RETURN_IF_ERROR(read);
-  if (upload->committed_offset() < upload->total_bytes()) {
-    return MakeError(absl::StatusCode::kUnavailable, "CONNECTION_LOST",
-                     "the leaf ended its partial aggregate early");
-  }
-  own = upload->Finish().status();
-  return absl::OkStatus();
+  const PartialTransfer transfer = {.to = round.name,
+                                    .leaf = leaf,
+                                    .from = std::string(PublicName(round.name)),
+                                    .rows = RowsTaken(round),
+                                    .likely = state.received};
+  return ReceivePartial(
+      engine_, *state.server->link, transfer, partial,
+      [&](uint64_t end) { NoteReceived(round, leaf, end); }, own);
+}
+
+std::optional<RowRange> TreeRounds::RowsTaken(const TreeRound& round) const {
+  const std::lock_guard lock(mutex_);
+  return round.row.parts.empty() ? std::nullopt : std::optional(kNoRows);
 }
 
 // Bytes that are sent again are no progress.
@@ -121,7 +93,7 @@ void TreeRounds::NoteReceived(TreeRound& round, const std::string& leaf, uint64_
 std::optional<TreeRounds::Next> TreeRounds::NoteRefusal(TreeRound& round, const std::string& leaf,
                                                         const absl::Status& refusal) {
   if (!IsAwaited(round, leaf)) return EndTransfer(round, leaf);  // the refusal says so
-  const bool is_for_good = IsForGood(refusal);
+  const bool is_for_good = IsRefusedForGood(refusal);
   Change(round, leaf, [&](LeafState& state) {
     state.server->error = absl::StrCat("the root does not take its partial aggregate: ",
                                        std::string(refusal.message()));

@@ -36,9 +36,16 @@ TreeRounds::Next TreeRounds::WorkOnRound(TreeRound& round, const std::string& le
   if (!own.ok()) return Repeat();
   if (IsFinal(own->state)) {
     // A round that could not be restored has another failure; the next start may restore it.
-    return own->failure.empty() || IsFailureOfTree(own->failure) ? EndAt(round, leaf) : Idle();
+    if (!own->failure.empty() && !IsFailureOfTree(own->failure)) return Idle();
+    if (own->state == RoundState::kAborted && !EndPart(round, leaf).ok()) return Repeat();
+    return EndAt(round, leaf);
   }
-  if (IsCounted(round, leaf)) return EndAt(round, leaf);  // it may be given up
+  if (IsCounted(round, leaf)) {
+    if (own->state == RoundState::kOpen && HasPart(round, leaf)) {
+      return WorkOnPart(round, leaf, *own);
+    }
+    return EndAt(round, leaf);  // it may be given up
+  }
   if (own->state != RoundState::kOpen) return Idle();
   const LeafState state = StateOf(round, leaf);
   if (!state.lost.empty()) return Idle();
@@ -143,6 +150,7 @@ TreeRounds::Next TreeRounds::EraseAt(TreeRound& round, const std::string& leaf) 
   const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
   absl::Status erased = Note(round, leaf, link->Abort(name));
   if (!IsSilence(erased)) erased = Note(round, leaf, link->Delete(name));
+  if (erased.ok() || absl::IsNotFound(erased)) erased = EndPart(round, leaf);
   if (IsSilence(erased) && !IsConfigured(leaf) &&
       options_.now() - StateOf(round, leaf).server->answered >= options_.forget_after) {
     options_.log("a leaf is gone and keeps its part of a deleted round", round.name, leaf);

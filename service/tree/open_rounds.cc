@@ -32,13 +32,19 @@ absl::Status TreeRounds::CheckArgs(const CreateRoundArgs& args) const {
     return MakeError(absl::StatusCode::kInvalidArgument, reason, message);
   };
   const RoundTree& tree = args.spec.tree;
-  if (tree.is_root()) {
+  if (tree.is_root() && !tree.part.has_value()) {
     return invalid("INVALID_SPEC", "tree.leaves is set by a server that was started with leaves");
+  }
+  if (tree.leaves.empty() && tree.owners && options_.leaves.empty()) {
+    return invalid("INVALID_SPEC", "tree.owners is for servers that were started with leaves");
+  }
+  if (tree.owners && tree.self.empty() && args.spec.publish_partial) {
+    return invalid("INVALID_SPEC", "tree.owners does not go with publish_partial");
   }
   if (!tree.leaves.empty() && !options_.leaves.empty()) {
     return invalid("INVALID_SPEC", "this server has leaves, so it cannot be a leaf itself");
   }
-  if (!tree.leaves.empty() && !args.spec.publish_partial) {
+  if (!tree.self.empty() && !args.spec.publish_partial) {
     return invalid("INVALID_SPEC", "the round of a leaf has publish_partial");
   }
   if (options_.leaves.empty()) {
@@ -74,14 +80,15 @@ absl::Status TreeRounds::CheckNameIsFree(const CreateRoundArgs& args) const {
 absl::StatusOr<RoundSnapshot> TreeRounds::Create(CreateRoundArgs args) {
   SPARSEAGG_RETURN_IF_ERROR(CheckArgs(args));
   if (options_.leaves.empty()) return engine_.CreateRound(args);
-  args.spec.tree = {.leaves = options_.leaves, .self = ""};
+  args.spec.tree = {.leaves = options_.leaves, .self = "", .owners = args.spec.tree.owners};
   SPARSEAGG_RETURN_IF_ERROR(CheckNameIsFree(args));
   SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot own, engine_.CreateRound(args));
   if (own.state != RoundState::kOpen) return Shown(own);  // a late repetition
   std::shared_ptr<TreeRound> round;
   {
     const std::lock_guard lock(mutex_);
-    round = TrackLocked(QualifiedName(args.tenant, own.name), {.leaves = own.spec.tree.leaves});
+    round = TrackLocked(QualifiedName(args.tenant, own.name),
+                        {.leaves = own.spec.tree.leaves, .parts = PartsPrefix(own)});
   }
   SPARSEAGG_RETURN_IF_ERROR(Store(*round, true, [&](const TreeRow&) { return !round->is_stored; }));
   {
@@ -121,12 +128,13 @@ absl::Status TreeRounds::CreateAt(TreeRound& round, const std::string& leaf,
   args.spec.tensors = own.spec.tensors;
   args.spec.durability = own.spec.durability;
   args.spec.publish_partial = true;
-  args.spec.tree = {.leaves = own.spec.tree.leaves, .self = leaf};
+  args.spec.tree = {.leaves = own.spec.tree.leaves, .self = leaf, .owners = own.spec.tree.owners};
   SPARSEAGG_ASSIGN_OR_RETURN(const LeafRound created,
                              Note(round, leaf, LinkTo(round, leaf)->Create(args)));
   Change(round, leaf, [&](LeafState& state) {
     state.created = true;
-    state.ended = state.erased = false;  // the own round may have been deleted meanwhile
+    state.ended = state.erased = state.part.ended =
+        false;  // the own round may have been deleted meanwhile
     state.contributors = created.contributors;
     state.seen = created;
   });

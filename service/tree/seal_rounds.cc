@@ -36,7 +36,8 @@ milliseconds Until(std::chrono::system_clock::time_point then,
 
 bool TreeRounds::IsFailureOfTree(std::string_view failure) {
   return failure.starts_with(kLeafLost) || failure.starts_with(kPartialRefused) ||
-         failure.starts_with(kInsufficient);
+         failure.starts_with(kInsufficient) || failure.starts_with(kOwnerFailed) ||
+         failure.starts_with(kOwnerLost);
 }
 
 // --- Sealing ---
@@ -241,7 +242,14 @@ milliseconds TreeRounds::Finish(TreeRound& round, const RoundSnapshot& own) {
     if (wait.has_value()) left = std::min(left, is_late ? kRetryPause : Until(since + *wait, now));
   }
   if (!done) return left;
-  const absl::StatusOr<RoundSnapshot> sealed = engine_.SealRound(round.name);
+  return own.spec.tree.is_divided() ? Divide(round, own) : SealOwn(round, own, std::nullopt);
+}
+
+milliseconds TreeRounds::SealOwn(TreeRound& round, const RoundSnapshot& own,
+                                 const std::optional<DividedResult>& divided) {
+  const absl::StatusOr<RoundSnapshot> sealed = divided.has_value() && !divided->parts.empty()
+                                                   ? engine_.SealDivided(round.name, *divided)
+                                                   : engine_.SealRound(round.name);
   if (sealed.ok()) {
     WakeAll(round);
     return options_.poll_interval;

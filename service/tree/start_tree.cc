@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "client/client.h"
 #include "client/transport/credentials.h"
 #include "service/tree/grpc_leaf.h"
+#include "sparseagg/v1/aggregation.pb.h"
 
 namespace sparseagg {
 namespace {
@@ -22,10 +24,16 @@ class NoLeaf : public LeafLink {
   absl::Status Delete(const std::string& /*name*/) override { return why_; }
   absl::Status GiveUp(const std::string& /*name*/) override { return why_; }
   absl::Status ReadPartial(
-      const std::string& /*name*/, uint64_t /*likely*/,
+      const std::string& /*name*/, const std::optional<RowRange>& /*rows*/, uint64_t /*likely*/,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& /*on_header*/,
       const std::function<absl::Status(uint64_t, std::string_view)>& /*on_bytes*/) override {
     return why_;
+  }
+  absl::StatusOr<OwnerRound> GetOwned(const std::string& /*name*/) override { return why_; }
+  absl::StatusOr<Verification> Verify(const std::string& /*name*/) override { return why_; }
+  void ReadResult(const std::string& /*name*/, const v1::ReadResultRequest& /*request*/,
+                  PartReader::Done done) override {
+    done(why_);
   }
 
  private:
@@ -34,7 +42,7 @@ class NoLeaf : public LeafLink {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting) {
+absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting, std::string_view name) {
   RoundTree tree;
   if (setting.empty()) return tree.leaves;
   for (const std::string& text : std::vector<std::string>(absl::StrSplit(setting, ','))) {
@@ -46,14 +54,14 @@ absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting) {
   const absl::Status valid = CheckTree(tree);
   if (valid.ok()) return tree.leaves;
   return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
-                   "leaves: " + std::string(valid.message()));
+                   absl::StrCat(std::string(name), ": ", std::string(valid.message())));
 }
 
 absl::StatusOr<std::unique_ptr<TreeEngine>> StartTree(const ServerConfig& config, Engine& engine,
                                                       const UpdateStore& store, TaskRowStore* rows,
                                                       const Log& log) {
   TreeOptions options;
-  SPARSEAGG_ASSIGN_OR_RETURN(options.leaves, LeavesOf(config.leaves));
+  SPARSEAGG_ASSIGN_OR_RETURN(options.leaves, LeavesOf(config.leaves, "leaves"));
   if (!options.leaves.empty() && rows == nullptr) {
     return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_CONFIG",
                      "leaves needs data-dir: without it, a restart would leave the rounds of this "
@@ -74,7 +82,9 @@ absl::StatusOr<std::unique_ptr<TreeEngine>> StartTree(const ServerConfig& config
   options.log = [log](std::string_view event, const std::string& round, const std::string& detail) {
     log.Warning(event, {{"round", round}, {"detail", detail}});
   };
-  return TreeEngine::Start(std::move(options), engine, store, rows);
+  OwnerOptions owner = {.peers = {}, .connect = options.connect, .log = options.log};
+  SPARSEAGG_ASSIGN_OR_RETURN(owner.peers, LeavesOf(config.peers, "peers"));
+  return TreeEngine::Start(std::move(options), std::move(owner), engine, store, rows);
 }
 
 }  // namespace sparseagg

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,9 +17,9 @@
 
 namespace sparseagg {
 
-// Returns the leaves of the setting `leaves`, whose id is by default the address.
+// Returns the leaves of the setting `name`, leaves or peers, whose id is by default the address.
 // INVALID_ARGUMENT (INVALID_CONFIG) for ids that are invalid or equal.
-absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting);
+absl::StatusOr<std::vector<Leaf>> LeavesOf(const std::string& setting, std::string_view name);
 
 // Wraps `engine`, which has recovered its rounds. `rows`: null without a data directory, which is
 // INVALID_ARGUMENT (INVALID_CONFIG) with leaves. The arguments must outlive the result.

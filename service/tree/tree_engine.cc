@@ -14,17 +14,25 @@ constexpr size_t kTransfers = 64;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TreeEngine>> TreeEngine::Start(TreeOptions options, Engine& engine,
+absl::StatusOr<std::unique_ptr<TreeEngine>> TreeEngine::Start(TreeOptions options,
+                                                              OwnerOptions owner, Engine& engine,
                                                               const UpdateStore& store,
                                                               TaskRowStore* rows) {
-  std::unique_ptr<TreeEngine> tree(new TreeEngine(std::move(options), engine, store, rows));
+  std::unique_ptr<TreeEngine> tree(
+      new TreeEngine(std::move(options), std::move(owner), engine, store, rows));
   SPARSEAGG_RETURN_IF_ERROR(tree->rounds_.Recover());
   tree->StartThreads();
   return tree;
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::CreateRound(const CreateRoundArgs& args) {
-  return rounds_.Create(args);
+  SPARSEAGG_RETURN_IF_ERROR(parts_.CheckTree(args.spec.tree));
+  auto created = rounds_.Create(args);
+  if (created.ok() && created->spec.tree.part.has_value()) {
+    parts_.Wake();
+    Wake();
+  }
+  return created;
 }
 
 absl::StatusOr<RoundSnapshot> TreeEngine::GetRound(std::string_view name) {
@@ -106,6 +114,9 @@ bool TreeEngine::Drain(std::chrono::steady_clock::time_point deadline) {
 }
 
 void TreeEngine::StartThreads() {
+  for (const std::string& peer : parts_.PeerIds()) {
+    threads_.emplace_back([this, peer] { Loop([this, peer] { return parts_.Work(peer); }); });
+  }
   if (!rounds_.has_leaves()) return;
   const std::vector<std::string> leaves = rounds_.LeafIds();
   const size_t transfers = std::clamp<size_t>(kTransfers / leaves.size(), 1, kTransfersOfLeaf);
@@ -143,6 +154,7 @@ void TreeEngine::Stop() {
   }
   changed_.notify_all();
   rounds_.Cancel();
+  parts_.Cancel();
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }

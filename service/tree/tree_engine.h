@@ -1,7 +1,8 @@
 // The engine of a server that may have leaves: rounds are opened and sealed as tree_rounds.h says,
 // everything else is the engine's. One thread for each leaf asks it, so that a leaf that is silent
 // delays no other, and a few others receive its partial aggregates, so that a long transfer delays
-// no other round. A server without leaves has no threads, and its calls are the engine's.
+// no other round. A leaf that may own rows has a thread for each of its peers, from which it takes
+// them. A server without leaves and peers has no threads, and its calls are the engine's.
 #ifndef SPARSEAGG_SERVICE_TREE_TREE_ENGINE_H_
 #define SPARSEAGG_SERVICE_TREE_TREE_ENGINE_H_
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "service/engine/engine.h"
+#include "service/tree/owners/owned_parts.h"
 #include "service/tree/tree_rounds.h"
 
 namespace sparseagg {
@@ -21,9 +23,9 @@ namespace sparseagg {
 // Thread-safe.
 class TreeEngine : public Engine {
  public:
-  // Takes what `engine` recovered. The arguments of TreeRounds.
-  static absl::StatusOr<std::unique_ptr<TreeEngine>> Start(TreeOptions options, Engine& engine,
-                                                           const UpdateStore& store,
+  // Takes what `engine` recovered. The arguments of TreeRounds and of OwnedParts.
+  static absl::StatusOr<std::unique_ptr<TreeEngine>> Start(TreeOptions options, OwnerOptions owner,
+                                                           Engine& engine, const UpdateStore& store,
                                                            TaskRowStore* rows);
   ~TreeEngine() override { Stop(); }
 
@@ -49,12 +51,16 @@ class TreeEngine : public Engine {
   }
   absl::StatusOr<std::shared_ptr<Upload>> BeginUpload(const UpdateHeader& header,
                                                       std::vector<EncodedHeader> tensors) override;
+  absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                            const DividedResult& divided) override {
+    return engine_.SealDivided(name, divided);
+  }
   absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name) override {
-    return engine_.Result(name);
+    return rounds_.Result(name);
   }
   absl::StatusOr<Verification> VerifyRound(std::string_view name,
                                            std::function<bool()> cancelled) override {
-    return engine_.VerifyRound(name, std::move(cancelled));
+    return rounds_.Verify(name, cancelled);
   }
   absl::StatusOr<std::unique_ptr<StatelessReduction>> NewReduction(
       const RoundSpec& spec, std::string_view tenant) override {
@@ -65,8 +71,11 @@ class TreeEngine : public Engine {
   absl::Status Recover() override { return engine_.Recover(); }
 
  private:
-  TreeEngine(TreeOptions options, Engine& engine, const UpdateStore& store, TaskRowStore* rows)
-      : engine_(engine), rounds_(WithWake(std::move(options)), engine, store, rows) {}
+  TreeEngine(TreeOptions options, OwnerOptions owner, Engine& engine, const UpdateStore& store,
+             TaskRowStore* rows)
+      : engine_(engine),
+        rounds_(WithWake(std::move(options)), engine, store, rows),
+        parts_(std::move(owner), engine, store) {}
   TreeOptions WithWake(TreeOptions options) {
     options.on_work = [this] { Wake(); };
     return options;
@@ -84,6 +93,7 @@ class TreeEngine : public Engine {
   bool stopping_ = false;
   uint64_t changes_ = 0;
   TreeRounds rounds_;  // behind what Wake() uses
+  OwnedParts parts_;
   std::vector<std::thread> threads_;
 };
 

@@ -39,9 +39,10 @@ absl::Status TreeRounds::Recover() {
     }));
   }
   for (const RoundSnapshot& round : engine_.ListRounds("", SIZE_MAX)) {
-    if (!round.spec.tree.is_root()) continue;
+    if (!round.spec.tree.is_root() || round.spec.tree.part.has_value()) continue;
     const std::lock_guard lock(mutex_);
-    TrackLocked(QualifiedName(round.tenant, round.name), {.leaves = round.spec.tree.leaves});
+    TrackLocked(QualifiedName(round.tenant, round.name),
+                {.leaves = round.spec.tree.leaves, .parts = PartsPrefix(round)});
   }
   const std::lock_guard lock(mutex_);
   has_leaves_ = has_leaves_ || !rounds_.empty();
@@ -176,6 +177,7 @@ std::vector<LeafStatus> TreeRounds::Leaves() const {
 }
 
 void TreeRounds::Cancel() {
+  is_cancelled_ = true;
   const std::lock_guard lock(mutex_);
   for (auto& [id, server] : servers_) server->link->Cancel();
 }

@@ -5,6 +5,8 @@
 //   SealRound     row says "sealing" -> answered; then, for each leaf at its own pace:
 //                 sealed -> published -> its bytes uploaded into the own round -> counted
 //                 and when every leaf is counted, or given up: the own round is sealed
+//                 With owners (spec.tree.owners), a leaf's bytes name its updates only, and before
+//                 the seal: a round created at each owner -> published -> all parts hashed
 //   DeleteRound   own round deleted; then erased at each leaf -> row erased
 //
 // Each step may be repeated, and what is done is read from the own store: a leaf is done when the
@@ -12,11 +14,12 @@
 // leaf that is given up is counted as an empty partial aggregate with the update_id kGivenUpId:
 // the store accepts this or the leaf's own, never both.
 //
-// open_rounds.cc opens rounds, leaf_work.cc and leaf_transfer.cc work at one leaf, and
-// seal_rounds.cc does what depends on all leaves.
+// open_rounds.cc opens rounds, leaf_work.cc and leaf_transfer.cc work at one leaf, seal_rounds.cc
+// does what depends on all leaves, and owners/divide_rounds.cc what concerns owners.
 #ifndef SPARSEAGG_SERVICE_TREE_TREE_ROUNDS_H_
 #define SPARSEAGG_SERVICE_TREE_TREE_ROUNDS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -82,6 +85,12 @@ class TreeRounds {
   // Returns the snapshot as callers see it: SEALED while the leaves are being sealed, with the
   // contributors that the leaves have, and with the addresses that the leaves have now.
   RoundSnapshot Shown(RoundSnapshot snapshot) const;
+  // The result, or one that reads its rows from their owners.
+  absl::StatusOr<std::shared_ptr<const PublishedResult>> Result(std::string_view name);
+  // Of a divided result, each owner verifies its part, and the parts are hashed again. Errors
+  // besides those of Engine: those of PartReader.
+  absl::StatusOr<Verification> Verify(std::string_view name,
+                                      const std::function<bool()>& cancelled);
   // Returns the error, with the address that the leaf has now if it is WRONG_LEAF.
   absl::Status WithAddress(const absl::Status& refusal) const;
   // Call it when the own round was aborted or deleted.
@@ -112,6 +121,21 @@ class TreeRounds {
     uint64_t partial_bytes = 0;
     uint64_t given_up = 0;
   };
+  // The round of a leaf that is an owner.
+  struct PartState {
+    bool created = false;
+    std::optional<OwnerRound> published;
+    std::string failure;  // why it will not be published; empty: it may
+    bool ended = false;   // erased after the own round was aborted or deleted
+  };
+  // How far a round with owners is, since all leaves are counted or given up.
+  struct Dividing {
+    Time since;
+    std::vector<Leaf> leaves;  // that are not given up
+    std::vector<ResultPart> parts;
+    bool is_hashing = false;
+    std::optional<DividedResult> result;  // once they are hashed
+  };
   struct LeafState {
     std::shared_ptr<Server> server;
     bool created = false;
@@ -127,6 +151,7 @@ class TreeRounds {
     LeafRound seen;         // by the thread of WorkOn(), in the order of the answers
     uint64_t received = 0;  // bytes of its partial aggregate
     Time progress;          // since the seal
+    PartState part;
     Backoff work;
     Backoff transfer;
   };
@@ -137,6 +162,7 @@ class TreeRounds {
     TreeRow row;         // as stored
     bool is_stored = false;
     std::map<std::string, LeafState> leaves;
+    std::optional<Dividing> dividing;
     Backoff tick;
   };
   // What to do after a look at a round: wait for a fixed time, or longer each time.
@@ -202,6 +228,27 @@ class TreeRounds {
   Next EraseAt(TreeRound& round, const std::string& leaf);
   bool IsCounted(const TreeRound& round, const std::string& leaf) const;
 
+  // What the names of the owners' rounds begin with; empty: the result is not divided.
+  static std::string PartsPrefix(const RoundSnapshot& own);
+  std::string PartName(const TreeRound& round, const std::string& leaf) const;
+  absl::Status BeginDividing(TreeRound& round, const RoundSnapshot& own);
+  Milliseconds Divide(TreeRound& round, const RoundSnapshot& own);
+  Next WorkOnPart(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
+  Next CreatePart(TreeRound& round, const RoundSnapshot& own, const ResultPart& part,
+                  const std::vector<Leaf>& leaves);
+  // Erases what an owner has, if anything. Returns an error if it has to be tried again.
+  absl::Status EndPart(TreeRound& round, const std::string& leaf);
+  // Hashes the parts when all are published. The leaf that owns the first one does it.
+  std::optional<Next> HashParts(TreeRound& round, const std::string& leaf);
+  std::optional<Next> HashPublished(TreeRound& round);
+  bool IsDividing(const TreeRound& round) const {
+    const std::lock_guard lock(mutex_);
+    return round.dividing.has_value();
+  }
+  bool HasPart(const TreeRound& round, const std::string& leaf) const;
+  bool IsOver(const TreeRound& round) const;
+  std::map<std::string, std::shared_ptr<LeafLink>> LinksTo(const std::vector<ResultPart>& parts);
+  std::shared_ptr<PartReader> ReaderOf(const std::vector<ResultPart>& parts);
   // Returns whether the leaf's round will never be counted: it has none, an aborted one, or one
   // that lacks updates that were seen there.
   bool Look(TreeRound& round, const std::string& leaf, const absl::StatusOr<LeafRound>& there);
@@ -215,6 +262,8 @@ class TreeRounds {
   // Sets `own` to an error of the own round, and returns one of the leaf.
   absl::Status Receive(TreeRound& round, const std::string& leaf, const LeafState& state,
                        LeafPartial& partial, absl::Status& own);
+  // The rows of a partial aggregate that the own round takes; nullopt: all.
+  std::optional<RowRange> RowsTaken(const TreeRound& round) const;
   void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end);
   std::optional<Next> NoteRefusal(TreeRound& round, const std::string& leaf,
                                   const absl::Status& refusal);
@@ -223,9 +272,13 @@ class TreeRounds {
   Milliseconds Forget(TreeRound& round);
   Milliseconds ApplyPolicy(TreeRound& round, const RoundSnapshot& own);
   Milliseconds Finish(TreeRound& round, const RoundSnapshot& own);
+  Milliseconds SealOwn(TreeRound& round, const RoundSnapshot& own,
+                       const std::optional<DividedResult>& divided);
   // Returns why the own round will never get what a leaf has; empty: it may.
   std::string Hopeless(const TreeRound& round) const;
   Milliseconds Abort(TreeRound& round, const std::string& failure);
+  static constexpr char kOwnerFailed[] = "OWNER_FAILED: ";
+  static constexpr char kOwnerLost[] = "OWNER_LOST: ";
   // Returns whether Abort() was called with it.
   static bool IsFailureOfTree(std::string_view failure);
   absl::Status GiveUp(TreeRound& round, const std::string& leaf, const RoundSpec& spec);
@@ -239,6 +292,7 @@ class TreeRounds {
   TaskRowStore* const rows_;
   const Time start_;
   bool has_leaves_ = false;
+  std::atomic<bool> is_cancelled_ = false;
   mutable std::mutex mutex_;  // guards all below and what it points to, except links and mutexes
   std::map<std::string, std::shared_ptr<TreeRound>, std::less<>> rounds_;
   std::map<std::string, std::shared_ptr<Server>, std::less<>> servers_;

@@ -10,8 +10,8 @@
 namespace sparseagg {
 namespace {
 
-// The first line: a version, opened (0 or 1), then times in milliseconds, 0 for none. Then a line
-// for each leaf.
+// The first line: a version, opened (0 or 1), times in milliseconds, 0 for none, and `parts` if the
+// result is divided. Then a line for each leaf.
 constexpr char kVersion[] = "1";
 
 int64_t Count(const std::optional<TreeRow::Time>& time) {
@@ -37,6 +37,7 @@ std::string_view RoundOfTreeRow(std::string_view key) { return key.substr(kTreeR
 std::string WriteTreeRow(const TreeRow& row) {
   std::string text = absl::StrCat(kVersion, " ", row.opened ? 1 : 0, " ", Count(row.sealing), " ",
                                   Count(row.goal_reached));
+  if (!row.parts.empty()) absl::StrAppend(&text, " ", row.parts);
   for (const Leaf& leaf : row.leaves) absl::StrAppend(&text, "\n", leaf.id, " ", leaf.address);
   return text;
 }
@@ -45,11 +46,13 @@ std::optional<TreeRow> ReadTreeRow(std::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(std::string(text), '\n');
   const std::vector<std::string> head = absl::StrSplit(lines.front(), ' ');
   TreeRow row;
-  if (head.size() != 4 || head[0] != kVersion || (head[1] != "0" && head[1] != "1") ||
-      !ReadTime(head[2], row.sealing) || !ReadTime(head[3], row.goal_reached)) {
+  if (head.size() < 4 || head.size() > 5 || head[0] != kVersion ||
+      (head[1] != "0" && head[1] != "1") || !ReadTime(head[2], row.sealing) ||
+      !ReadTime(head[3], row.goal_reached)) {
     return std::nullopt;
   }
   row.opened = head[1] == "1";
+  if (head.size() == 5) row.parts = head[4];
   for (size_t i = 1; i < lines.size(); ++i) {
     const size_t space = lines[i].find(' ');
     if (space == std::string::npos) return std::nullopt;

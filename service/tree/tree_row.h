@@ -22,6 +22,8 @@ struct TreeRow {
   bool opened = false;               // every leaf has had the round: one without it has lost it
   std::optional<Time> sealing;       // when the seal began; in milliseconds
   std::optional<Time> goal_reached;  // when the grace began
+  // Of a divided result: what the names of the owners' rounds begin with. Empty: it is not divided.
+  std::string parts;
 
   bool operator==(const TreeRow&) const = default;
 };

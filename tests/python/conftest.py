@@ -41,6 +41,15 @@ class Server:
         """Returns the address for clients."""
         return f"{self._host}:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Returns the id of the process."""
+        return self._process.pid
+
+    def add_flags(self, *flags: str) -> None:
+        """Adds to what it is started with."""
+        self._flags += flags
+
     def start(self) -> None:
         """Starts it and waits until it serves."""
         self._port_file.unlink(missing_ok=True)

@@ -40,6 +40,10 @@ class ForwardingEngine : public Engine {
     return engine_.FailRound(name, failure);
   }
   absl::Status WithdrawRound(std::string_view name) override { return engine_.WithdrawRound(name); }
+  absl::StatusOr<RoundSnapshot> SealDivided(std::string_view name,
+                                            const DividedResult& divided) override {
+    return engine_.SealDivided(name, divided);
+  }
   absl::StatusOr<WatchHandle> Watch(
       std::string_view name, WatchScope what,
       std::function<void(const std::optional<RoundSnapshot>&)> on_change) override {

@@ -115,7 +115,8 @@ absl::Status SimulatedLink::GiveUp(const std::string& name) {
 }
 
 absl::Status SimulatedLink::ReadPartial(
-    const std::string& name, uint64_t /*likely*/,
+    const std::string& name, const std::optional<RowRange>& /*rows: no owners here*/,
+    uint64_t /*likely*/,
     const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
     const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) {
   constexpr uint64_t kChunk = 100;

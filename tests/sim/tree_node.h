@@ -84,7 +84,7 @@ class SimulatedLink : public LeafLink {
   absl::Status Delete(const std::string& name) override;
   absl::Status GiveUp(const std::string& name) override;
   absl::Status ReadPartial(
-      const std::string& name, uint64_t likely,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override;
 

@@ -133,7 +133,10 @@ DEPENDENCIES = [
     ),
     (r"service/store/.*", [*_LOW, "service/store", "openssl", "isa-l", "sqlite", "posix"]),
     # What the store keeps of a round is JSON: for operators, and for later versions.
-    (r"service/engine/recovery/stored\.cc", [*_ENGINE, "service/engine/recovery", "json"]),
+    (
+        r"service/engine/recovery/(stored\.cc|strict_json\.h)",
+        [*_ENGINE, "service/engine/recovery", "json"],
+    ),
     # From memory to rounds, each folder uses those before it; engine.cc puts them together.
     (r"service/engine/memory/.*", [*_ENGINE, "service/engine/memory"]),
     (r"service/engine/partial/.*", [*_ENGINE, "service/engine/partial"]),
@@ -216,6 +219,7 @@ DEPENDENCIES = [
         [
             *_ENGINE,
             "service/engine/partial",
+            "service/engine/result",
             "service/rpc",
             "service/config",
             "service/telemetry",

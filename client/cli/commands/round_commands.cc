@@ -36,6 +36,7 @@ struct CreateFlags {
   PolicyFlags policy;
   bool keep_updates = false;
   bool publish_partial = false;
+  bool owners = false;
 };
 
 CLI::App& AddRoundCommand(CLI::App& parent, const char* name, const char* description,
@@ -82,6 +83,7 @@ absl::Status Create(const CreateFlags& flags) {
   SPARSEAGG_ASSIGN_OR_RETURN(round.policy, PolicyOf(flags.policy));
   round.keep_updates = flags.keep_updates;
   round.publish_partial = flags.publish_partial;
+  round.owners = flags.owners;
   if (flags.durability == "memory") round.durability = client::Durability::kMemory;
   if (flags.durability == "durable") round.durability = client::Durability::kDurable;
   SPARSEAGG_ASSIGN_OR_RETURN(const auto client, Connect(flags.common));
@@ -210,6 +212,8 @@ void AddCreate(CLI::App& round, const CliContext& context) {
                    "Keep the updates until the round is deleted, for `round verify`");
   command.add_flag("--publish-partial", flags->publish_partial,
                    "The result is the partial aggregate, for `partial get`");
+  command.add_flag("--owners", flags->owners,
+                   "The leaves keep the result, each a range of its rows");
   command.add_option(
       "--request-id", flags->request_id,
       "Id of this request: repeating it with the same content returns the same round");

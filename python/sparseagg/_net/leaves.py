@@ -72,6 +72,11 @@ class LeafClients:
         client._transport.away_seconds = AWAY_SECONDS
         return client
 
+    def part_handles(self, manifest: Any) -> tuple[Any, ...]:
+        """Returns handles of the rounds of the owners of a result."""
+        parts = () if manifest is None else manifest.parts
+        return tuple(self.leaf_client(part.address).round(part.round) for part in parts)
+
     def leaf_clients(self) -> list[Any]:
         """Returns all that were made, to be closed."""
         return list(self.__dict__.get("_leaf_clients", {}).values())

@@ -84,14 +84,20 @@ class PartialReader:
 
 
 class PartialRound(RoundBase):
-    """What a `Round` has of them."""
+    """What a `Round` has of them, and of the parts of a result."""
 
     _transport: Transport
     _server: Callable[..., _requests.Server]
+    info: Callable[..., RoundInfo]
     wait: Callable[..., RoundInfo]
     _call: Callable[..., Any]
     _send: Callable[..., Receipt]
     _explained: Callable[..., SparseAggError]
+
+    def parts(self) -> tuple[Any, ...]:
+        """Returns the round of each owner of a published result (`create_round(owners=True)`), a `Round` at its leaf. Their
+        results are the rows of this one's, in order; several may be read at a time. Empty for any other round."""
+        return self._transport.part_handles(self.info().manifest)
 
     def partial(self, timeout: SupportsFloat | None = None) -> bytes:
         """Returns the partial aggregate of a published round that was created with `publish_partial`, as bytes: for

@@ -96,13 +96,21 @@ class Client(ClientBase):
         keep_updates: bool = False,
         publish_partial: bool = False,
         leaf_wait: SupportsFloat | timedelta | None = None,
+        owners: bool = False,
     ) -> Round:
         """Opens a round; see `sparseagg.Client.create_round`."""
         policy = _requests.round_policy(
             goal, min_contributors, max_contributors, deadline, grace, leaf_wait
         )
         request = _requests.create_round(
-            tensors, round_id, durability, request_id, policy, keep_updates, publish_partial
+            tensors,
+            round_id,
+            durability,
+            request_id,
+            policy,
+            keep_updates,
+            publish_partial,
+            owners,
         )
         answer = await self._transport.unary("CreateRound", request)
         created = Round(self._transport, self._server, answer.name, round_from_proto(answer))

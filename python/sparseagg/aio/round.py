@@ -276,6 +276,10 @@ class Round(RoundBase):
         except NotFoundError as missing:
             raise await self._explained(missing) from None
 
+    async def parts(self) -> tuple[Round, ...]:
+        """Returns a handle for each part of a published result that the leaves keep; see `sparseagg.Round.parts`."""
+        return self._transport.part_handles((await self.info()).manifest)
+
     async def _check_access(self, request: Any, seconds: float) -> None:
         """Raises what the server has against this caller's reading, published or not."""
         messages = self._transport.stream("GetAggregate", request, idle_timeout=seconds)

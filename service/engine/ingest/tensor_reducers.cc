@@ -20,6 +20,13 @@ absl::Status NotExact(const ReduceSpec& spec, std::string_view what) {
                    "report it"));
 }
 
+// Returns whether the round has none of a tensor's rows, which its owners have, or other owners.
+bool HasNoRows(const RoundTree& tree, size_t tensor, const TensorLayout& layout) {
+  if (!tree.part.has_value()) return tree.is_divided();
+  const auto [first, end] = RowsOf(tree.part->rows, tensor, layout.num_rows);
+  return first == end;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const RoundSpec& spec,
@@ -33,8 +40,11 @@ absl::StatusOr<std::unique_ptr<TensorReducers>> TensorReducers::Make(const Round
     Reducer reducer;
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.spec, MakeReduceSpec(tensor));
     const Workload workload{.at_once = settings.folding == Folding::kAtOnce};
+    // The last plan takes no memory for rows that will not come.
+    const bool is_empty = HasNoRows(spec.tree, reducers->reducers_.size(), reducer.spec.layout);
     SPARSEAGG_ASSIGN_OR_RETURN(reducer.plan,
-                               MakePlan(reducer.spec, workload, backend.info(), tensor.plan));
+                               MakePlan(reducer.spec, workload, backend.info(),
+                                        is_empty ? backend.info().plans.back() : tensor.plan));
     bytes += reducer.plan.cost.index_space_bytes();
     reducers->reducers_.push_back(std::move(reducer));
   }

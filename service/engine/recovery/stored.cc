@@ -2,63 +2,26 @@
 
 #include <bit>
 #include <cstring>
-#include <exception>
-#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/engine/recovery/strict_json.h"
 #include "service/store/store_errors.h"
 
 namespace sparseagg {
 namespace {
 
+using json = StrictJson;
 using std::chrono::milliseconds;
 using Time = std::chrono::system_clock::time_point;
 
 constexpr uint64_t kEveryRow = kNumRowsMax;  // added to nnz if the rows are not written
-
-// Thrown for a value that no writer writes.
-class NotWritten : public std::exception {};
-
-// Reads integers only from JSON integers within the range of the type. The library would accept any
-// number and convert fractions and values out of range silently.
-template <class T, class = void>
-struct StrictNumbers : nlohmann::adl_serializer<T> {};
-template <class T>
-struct StrictNumbers<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
-  template <class Json>
-  static void from_json(const Json& value, T& to) {
-    if (value.is_number_unsigned()) {
-      Take(value.template get_ref<const uint64_t&>(), to);
-    } else if (value.is_number_integer()) {
-      Take(value.template get_ref<const int64_t&>(), to);
-    } else {
-      throw NotWritten();
-    }
-  }
-  template <class Json>
-  static void to_json(Json& json, T value) {
-    nlohmann::to_json(json, value);
-  }
-
- private:
-  template <class Number>
-  static void Take(Number number, T& to) {
-    if (!std::in_range<T>(number)) throw NotWritten();
-    to = static_cast<T>(number);
-  }
-};
-
-using json = nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t,
-                                  double, std::allocator, StrictNumbers>;
 
 absl::Status Damaged(std::string_view what) {
   return StoreCorrupt(absl::StrCat("the stored ", std::string(what), " cannot be read"));
@@ -153,9 +116,60 @@ RoundPolicy ToPolicy(const json& value) {
   return policy;
 }
 
+json ToJson(const RowRange& rows) {
+  return {rows.first.tensor, rows.first.row, rows.end.tensor, rows.end.row};
+}
+
+RowRange ToRowRange(const json& value) {
+  RowRange rows;
+  value.at(0).get_to(rows.first.tensor);
+  value.at(1).get_to(rows.first.row);
+  value.at(2).get_to(rows.end.tensor);
+  value.at(3).get_to(rows.end.row);
+  return rows;
+}
+
+json ToJson(const std::vector<ResultPart>& parts) {
+  json list = json::array();
+  for (const ResultPart& part : parts) {
+    list.push_back({part.owner.id, part.owner.address, part.round, ToJson(part.rows)});
+  }
+  return list;
+}
+
+std::vector<ResultPart> ToParts(const json& list) {
+  std::vector<ResultPart> parts;
+  for (const json& part : list) {
+    parts.push_back({{part.at(0).get<std::string>(), part.at(1).get<std::string>()},
+                     part.at(2).get<std::string>(),
+                     ToRowRange(part.at(3))});
+  }
+  return parts;
+}
+
+json ToJson(const DividedResult& divided) {
+  return {{"parts", ToJson(divided.parts)},
+          {"nnz", divided.nnz},
+          {"infinite_values", divided.infinite_values},
+          {"updates_digest", absl::BytesToHexString(divided.updates_digest)},
+          {"result_digest", absl::BytesToHexString(divided.result_digest)}};
+}
+
+DividedResult ToDivided(const json& value) {
+  DividedResult divided;
+  divided.parts = ToParts(value.at("parts"));
+  value.at("nnz").get_to(divided.nnz);
+  value.at("infinite_values").get_to(divided.infinite_values);
+  divided.updates_digest = absl::HexStringToBytes(value.at("updates_digest").get<std::string>());
+  divided.result_digest = absl::HexStringToBytes(value.at("result_digest").get<std::string>());
+  return divided;
+}
+
 json ToJson(const RoundTree& tree) {
   json value = {{"self", tree.self}, {"leaves", json::array()}};
   for (const Leaf& leaf : tree.leaves) value["leaves"].push_back({leaf.id, leaf.address});
+  if (tree.owners) value["owners"] = true;
+  if (tree.part) value["part"] = {tree.part->round, ToJson(tree.part->rows)};
   return value;
 }
 
@@ -163,6 +177,11 @@ RoundTree ToTree(const json& value) {
   RoundTree tree = {.leaves = {}, .self = value.at("self").get<std::string>()};
   for (const json& leaf : value.at("leaves")) {
     tree.leaves.push_back({leaf.at(0).get<std::string>(), leaf.at(1).get<std::string>()});
+  }
+  tree.owners = value.value("owners", false);
+  if (value.contains("part")) {
+    const json& part = value.at("part");
+    tree.part = {part.at(0).get<std::string>(), ToRowRange(part.at(1))};
   }
   return tree;
 }
@@ -184,6 +203,7 @@ json ToJson(const Manifest& manifest) {
                 {"publish_time", Count(manifest.publish_time)}};
   if (manifest.seal_reason) value["seal_reason"] = static_cast<int>(*manifest.seal_reason);
   if (!manifest.given_up_leaves.empty()) value["given_up_leaves"] = manifest.given_up_leaves;
+  if (!manifest.parts.empty()) value["parts"] = ToJson(manifest.parts);
   return value;
 }
 
@@ -200,6 +220,7 @@ Manifest ToManifest(const json& value) {
   manifest.publish_time = TimeOf(value.at("publish_time").get<int64_t>());
   manifest.seal_reason = ToSealReason(value);
   manifest.given_up_leaves = value.value("given_up_leaves", manifest.given_up_leaves);
+  if (value.contains("parts")) manifest.parts = ToParts(value.at("parts"));
   return manifest;
 }
 
@@ -264,6 +285,7 @@ std::string WriteDetails(const RoundSnapshot& snapshot) {
   if (snapshot.abort_time) details["abort_time"] = Count(*snapshot.abort_time);
   if (snapshot.seal_reason) details["seal_reason"] = static_cast<int>(*snapshot.seal_reason);
   if (snapshot.manifest) details["manifest"] = ToJson(*snapshot.manifest);
+  if (snapshot.divided) details["divided"] = ToJson(*snapshot.divided);
   return Dump(details);
 }
 
@@ -286,6 +308,7 @@ absl::Status ReadDetails(std::string_view text, RoundSnapshot& snapshot) {
     snapshot.abort_time = OptionalTime(value, "abort_time");
     snapshot.seal_reason = ToSealReason(value);
     if (value.contains("manifest")) snapshot.manifest = ToManifest(value.at("manifest"));
+    if (value.contains("divided")) snapshot.divided = ToDivided(value.at("divided"));
   });
 }
 

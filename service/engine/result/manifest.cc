@@ -95,6 +95,7 @@ std::string DigestOfSet(std::vector<UpdateRecord> records) {
 }
 
 std::string ResultDigest(const PublishedResult& result) {
+  if (!result.manifest.parts.empty()) return result.manifest.result_digest;
   if (result.spec.publish_partial) return std::string(PartialDigest(result.partial));
   Sha256 digest;
   if (result.spec.durability == Durability::kMemory) {

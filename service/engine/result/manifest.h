@@ -28,7 +28,8 @@ std::string DigestOfSet(std::vector<UpdateRecord> records);
 // Returns the SHA-256 over, for each tensor: u64 nnz, the nnz rows as u64, u64 length of the values
 // in bytes, the values. For rounds of durability `memory`, checksums replace the arrays
 // (service/store/checksums/array_sum.h): the string "xxh3", then for each array u64 length in
-// bytes, u64 XXH3 (0 if the length is 0). Of a result that is a partial aggregate, its own digest.
+// bytes, u64 XXH3 (0 if the length is 0). Of a result that is a partial aggregate, its own digest;
+// of a divided one, that of its manifest, because the rows are elsewhere.
 std::string ResultDigest(const PublishedResult& result);
 
 }  // namespace sparseagg

@@ -121,6 +121,10 @@ class Round : public std::enable_shared_from_this<Round> {
   // (ROUND_NOT_FOUND) after Delete(). UNAVAILABLE (STORE_BUSY, abort) while the result is being
   // stored.
   absl::StatusOr<RoundSnapshot> Seal() { return Close(SealReason::kRequested); }
+  // Seals the round of a root, whose rows its owners have.
+  absl::StatusOr<RoundSnapshot> SealDivided(const DividedResult& divided) {
+    return Close(SealReason::kRequested, divided);
+  }
   absl::StatusOr<RoundSnapshot> Abort(const std::string& failure = "");
   // Deletes the round and calls `gone` before the deletion is visible to other calls, with the
   // tombstone if its name is remembered: if kRemembered, unless retry_horizon_ms is 0, or the round
@@ -171,7 +175,8 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // Seals the round. Below the minimum of contributors, returns an error if `reason` is a request,
   // and otherwise aborts the round.
-  absl::StatusOr<RoundSnapshot> Close(SealReason reason);
+  absl::StatusOr<RoundSnapshot> Close(SealReason reason,
+                                      std::optional<DividedResult> divided = std::nullopt);
   // Closes the round if its policy says so; otherwise schedules the next check. Runs on the strand,
   // so one check runs at a time.
   void ApplyPolicy();

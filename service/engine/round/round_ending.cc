@@ -40,7 +40,8 @@ Round::Answer Round::AnswerSeal() const {
   return std::nullopt;
 }
 
-absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
+absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason,
+                                           std::optional<DividedResult> divided) {
   SPARSEAGG_ASSIGN_OR_RETURN(std::optional<RoundSnapshot> answer, AnswerSeal());
   if (answer.has_value()) return *std::move(answer);
   std::unique_lock gate(gate_);
@@ -63,6 +64,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
   }
   sealed.seal_time = services_.options.now();
   sealed.seal_reason = reason;
+  sealed.divided = std::move(divided);
   SPARSEAGG_ASSIGN_OR_RETURN(std::vector<UpdateRecord> closed,
                              services_.store.CloseRound(name_, WriteDetails(sealed)));
   {
@@ -70,6 +72,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason) {
     snapshot_.state = *Next(snapshot_.state, RoundEvent::kSeal);
     snapshot_.seal_time = sealed.seal_time;
     snapshot_.seal_reason = sealed.seal_reason;
+    snapshot_.divided = sealed.divided;
     ++snapshot_.revision;
     sealed = SnapshotLocked();
   }

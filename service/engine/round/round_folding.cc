@@ -83,7 +83,8 @@ RoundSnapshot Round::RecordResult(const PublishedResult& result, std::vector<Pla
     manifest.duplicates = duplicates_;
     manifest.seal_reason = snapshot_.seal_reason;
     for (size_t i = 0; i < result.tensors.size(); ++i) {
-      snapshot_.tensors[i].nnz_result = result.tensors[i].nnz();
+      snapshot_.tensors[i].nnz_result =
+          snapshot_.divided ? snapshot_.divided->nnz[i] : result.tensors[i].nnz();
     }
     fresh = UpdatePlansLocked(std::move(reports));
     published = snapshot_;

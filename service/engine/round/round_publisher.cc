@@ -13,6 +13,36 @@ namespace {
 
 constexpr std::chrono::minutes kStallReportInterval{1};
 
+// A leaf of a version that does not know owners sends all rows.
+absl::Status CheckRows(const PublishedResult& result) {
+  const RoundTree& tree = result.spec.tree;
+  if (!tree.is_divided() && !tree.part.has_value()) return absl::OkStatus();
+  const RowRange rows = tree.part.has_value() ? tree.part->rows : kNoRows;
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    const SparseTensor& tensor = result.tensors[i];
+    const auto [first, end] = RowsOf(rows, i, tensor.layout.num_rows);
+    if (tensor.nnz() == 0) continue;
+    if (tensor.indices[0] >= first && tensor.indices[tensor.nnz() - 1] < end) continue;
+    return MakeError(absl::StatusCode::kInternal, "OWNER_FAILED",
+                     "OWNER_FAILED: a leaf has sent other rows than it was asked for; are all "
+                     "servers of the tree of the same version?");
+  }
+  return absl::OkStatus();
+}
+
+// Adds what the owners have to the manifest of a root, whose own result has no rows.
+absl::Status AddDivided(const DividedResult& divided, Manifest& manifest) {
+  if (divided.updates_digest != manifest.updates_digest) {
+    return MakeError(absl::StatusCode::kInternal, "OWNER_FAILED",
+                     "OWNER_FAILED: the owners have other updates than the root has counted; the "
+                     "round has no result");
+  }
+  manifest.parts = divided.parts;
+  manifest.infinite_values = divided.infinite_values;
+  manifest.result_digest = divided.result_digest;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord> closed) {
@@ -22,8 +52,13 @@ void RoundPublisher::Publish(TensorReducers& reducers, std::vector<UpdateRecord>
       publish_partial ? reducers.ReportPartial(closed) : reducers.Report();
   if (!report.ok()) return round_.Fail(report.status());
   auto result = std::make_shared<PublishedResult>(*std::move(report));
+  if (const absl::Status rows = CheckRows(*result); !rows.ok()) return round_.Fail(rows);
   Manifest manifest = DescribeResult(std::move(closed), *result);
   manifest.infinite_values = result->manifest.infinite_values;
+  if (const auto divided = round_.Snapshot().divided; divided.has_value()) {
+    const absl::Status added = AddDivided(*divided, manifest);
+    if (!added.ok()) return round_.Fail(added);
+  }
   manifest.given_up_leaves = GivenUpLeaves(round_.spec().tree, [this](const std::string& sender) {
     return services_.store.Find(round_.name(), sender);
   });

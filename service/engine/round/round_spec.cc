@@ -69,6 +69,9 @@ absl::StatusOr<RoundSpec> NormaliseRoundSpec(RoundSpec spec, const EngineOptions
   }
   SPARSEAGG_RETURN_IF_ERROR(CheckPolicy(spec.policy, options.limits));
   SPARSEAGG_RETURN_IF_ERROR(CheckTree(spec.tree));
+  if (spec.tree.part.has_value()) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckRowRange(spec.tree.part->rows, spec.tensors));
+  }
   return spec;
 }
 

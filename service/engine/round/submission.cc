@@ -122,8 +122,11 @@ absl::StatusOr<Receipt> SubmitPartial(Round& round, const TensorReducers& reduce
                              ReadBody(round, update.record.weight, body, admission, staging));
   SPARSEAGG_RETURN_IF_ERROR(CheckGivenUp(round, update.record.update_id, *update.partial));
   if (round.spec().tree.is_root()) {
-    SPARSEAGG_RETURN_IF_ERROR(CheckCovered(round.spec().tree, PublicName(round.name()),
-                                           update.record.contributor, update.partial->covered));
+    // An owner takes the partial aggregates of the round that its rows are of.
+    const auto& part = round.spec().tree.part;
+    SPARSEAGG_RETURN_IF_ERROR(
+        CheckCovered(round.spec().tree, part.has_value() ? part->round : PublicName(round.name()),
+                     update.record.contributor, update.partial->covered));
   }
   SPARSEAGG_ASSIGN_OR_RETURN(update.growth, reducers.ReserveMerge(*update.partial));
   update.nnz = update.partial->entries;

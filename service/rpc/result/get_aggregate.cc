@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "service/rpc/result/get_divided.h"
 #include "service/rpc/result/result_writer.h"
 #include "service/rpc/stream/unread_limit.h"
 #include "service/rpc/wire/status_table.h"
@@ -107,6 +108,9 @@ absl::Status ReadResult(Engine& engine, const v1::ReadResultRequest& request,
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetAggregate(
     grpc::CallbackServerContext& context, Engine& engine, Background& background,
     DrainList& drain_list, CallCounter& calls, v1::GetAggregateRequest request) {
+  if (auto divided = FindDivided(engine, request.name()); divided != nullptr) {
+    return StartGetDivided(context, engine, drain_list, calls, std::move(divided), request);
+  }
   const auto call = std::make_shared<GetAggregateCall>(context, engine, calls);
   call->Begin(drain_list, background, std::move(request));
   return call.get();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/chunk_head.h"
+#include "service/engine/partial/partial_slices.h"
 #include "service/engine/partial/round_partial.h"
 #include "service/rpc/result/result_writer.h"
 #include "service/rpc/stream/unread_limit.h"
@@ -20,19 +21,38 @@ namespace {
 
 using Result = std::shared_ptr<const PublishedResult>;
 
-absl::StatusOr<Result> FindPartial(Engine& engine, const v1::GetPartialRequest& request) {
+// The bytes of an answer, which are those of the result or refer to them.
+struct Source {
+  Result result;
+  PartialSlices bytes;
+  std::string digest;
+};
+
+absl::StatusOr<PartialSlices> BytesOf(const PublishedResult& result,
+                                      const v1::GetPartialRequest& request) {
+  const std::string_view all = result.partial;
+  if (!request.has_rows()) return PartialSlices{.covered = all};  // in one piece
+  const RowRange rows = FromProto(request.rows());
+  SPARSEAGG_RETURN_IF_ERROR(CheckRowRange(rows, result.spec.tensors));
+  return CutPartial(all, rows);
+}
+
+absl::StatusOr<std::shared_ptr<const Source>> FindPartial(Engine& engine,
+                                                          const v1::GetPartialRequest& request) {
   SPARSEAGG_ASSIGN_OR_RETURN(Result result, engine.Result(request.name()));
   if (!result->spec.publish_partial) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "RESULT_NOT_PARTIAL",
                      absl::StrCat("the result of round \"", request.name(),
                                   "\" is rounded; create the round with publish_partial"));
   }
-  if (request.offset() > result->partial.size()) {
+  SPARSEAGG_ASSIGN_OR_RETURN(PartialSlices bytes, BytesOf(*result, request));
+  if (request.offset() > bytes.size()) {
     return MakeError(absl::StatusCode::kInvalidArgument, "OFFSET_MISMATCH",
-                     absl::StrCat("the partial aggregate has ", result->partial.size(),
-                                  " bytes; offset ", request.offset(), " is beyond its end"));
+                     absl::StrCat("the partial aggregate has ", bytes.size(), " bytes; offset ",
+                                  request.offset(), " is beyond its end"));
   }
-  return result;
+  std::string digest(request.has_rows() ? bytes.digest : PartialDigest(result->partial));
+  return std::make_shared<const Source>(std::move(result), std::move(bytes), std::move(digest));
 }
 
 // One operation at a time, each started when the one before ends; so no lock.
@@ -43,24 +63,14 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   GetPartialCall(grpc::CallbackServerContext& context, Engine& engine, CallCounter& calls)
       : call_entry_(calls), unread_(context, engine.limits()) {}
 
-  void Begin(DrainList& drain_list, Engine& engine, const v1::GetPartialRequest& request) {
+  void Begin(DrainList& drain_list, Background& background, Engine& engine,
+             const v1::GetPartialRequest& request) {
     self_ = shared_from_this();
     drain_list.Add(self_);
-    absl::StatusOr<Result> result = FindPartial(engine, request);
-    if (!result.ok()) return Finish(ToGrpcStatus(result.status()));
-    result_ = *std::move(result);
-    offset_ = request.offset();
-    chunk_bytes_ = request.chunk_bytes() == 0 ? kChunkBytesDefault
-                                              : std::min(request.chunk_bytes(), kChunkBytesMax);
-    v1::GetPartialResponse response;
-    v1::PartialHeader& header = *response.mutable_header();
-    header.set_round(request.name());
-    header.set_bytes(result_->partial.size());
-    header.set_digest(std::string(PartialDigest(result_->partial)));
-    *header.mutable_manifest() = ToProto(result_->manifest);
-    Write(ToBytes(response));
+    if (!request.has_rows()) return Open(engine, request);
+    // The rows of a range are hashed, which is long work.
+    background.Run([this, &engine, request] { Open(engine, request); });
   }
-
   // Nothing to do: a stopping server waits for these calls.
   void Drain() override {}
   void CheckTime(std::chrono::steady_clock::time_point now) override { unread_.Check(now); }
@@ -68,13 +78,29 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnWriteDone(bool ok) noexcept override {
     unread_.EndWrite();
     if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client no longer reads"));
-    if (offset_ == result_->partial.size()) return Finish(grpc::Status::OK);
+    if (offset_ == source_->bytes.size()) return Finish(grpc::Status::OK);
     Write(NextChunk());
   }
 
   void OnDone() noexcept override { const auto last = std::move(self_); }
 
  private:
+  void Open(Engine& engine, const v1::GetPartialRequest& request) {
+    auto source = FindPartial(engine, request);
+    if (!source.ok()) return Finish(ToGrpcStatus(source.status()));
+    source_ = *std::move(source);
+    offset_ = request.offset();
+    chunk_bytes_ = request.chunk_bytes() == 0 ? kChunkBytesDefault
+                                              : std::min(request.chunk_bytes(), kChunkBytesMax);
+    v1::GetPartialResponse response;
+    v1::PartialHeader& header = *response.mutable_header();
+    header.set_round(request.name());
+    header.set_bytes(source_->bytes.size());
+    header.set_digest(source_->digest);
+    *header.mutable_manifest() = ToProto(source_->result->manifest);
+    Write(ToBytes(response));
+  }
+
   void Write(grpc::ByteBuffer message) {
     message_ = std::move(message);
     unread_.BeginWrite();
@@ -85,20 +111,20 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   grpc::ByteBuffer NextChunk() {
     v1::AggregateChunk chunk;
     chunk.set_offset(offset_);
-    const size_t bytes = std::min<uint64_t>(chunk_bytes_, result_->partial.size() - offset_);
-    const auto release = [](void* result) { delete static_cast<Result*>(result); };
+    const std::string_view piece = source_->bytes.Piece(offset_, chunk_bytes_);
+    using Held = std::shared_ptr<const Source>;
+    const auto release = [](void* source) { delete static_cast<Held*>(source); };
     const grpc::Slice slices[] = {
         grpc::Slice(ChunkHead(v1::GetPartialResponse::kChunkFieldNumber, chunk,
-                              v1::AggregateChunk::kDataFieldNumber, bytes)),
-        grpc::Slice(const_cast<char*>(result_->partial.data() + offset_), bytes, release,
-                    new Result(result_))};
-    offset_ += bytes;
+                              v1::AggregateChunk::kDataFieldNumber, piece.size())),
+        grpc::Slice(const_cast<char*>(piece.data()), piece.size(), release, new Held(source_))};
+    offset_ += piece.size();
     return {slices, 2};
   }
 
   CallCounter::Entry call_entry_;
   std::shared_ptr<GetPartialCall> self_;  // until OnDone
-  Result result_;
+  std::shared_ptr<const Source> source_;
   uint64_t offset_ = 0;  // of the next byte to be sent
   uint64_t chunk_bytes_ = 0;
   grpc::ByteBuffer message_;
@@ -108,11 +134,12 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetPartial(grpc::CallbackServerContext& context,
-                                                            Engine& engine, DrainList& drain_list,
+                                                            Engine& engine, Background& background,
+                                                            DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::GetPartialRequest& request) {
   const auto call = std::make_shared<GetPartialCall>(context, engine, calls);
-  call->Begin(drain_list, engine, request);
+  call->Begin(drain_list, background, engine, request);
   return call.get();
 }
 

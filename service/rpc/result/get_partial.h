@@ -7,6 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "service/engine/engine.h"
+#include "service/rpc/background.h"
 #include "service/rpc/call_counter.h"
 #include "service/rpc/drain_list.h"
 #include "sparseagg/v1/aggregation.pb.h"
@@ -15,9 +16,10 @@ namespace sparseagg {
 
 // The reactor frees itself. The call keeps the result alive, even if the round is deleted. Errors:
 // those of Engine::Result(); FAILED_PRECONDITION (RESULT_NOT_PARTIAL); INVALID_ARGUMENT
-// (OFFSET_MISMATCH) for an offset beyond the end.
+// (OFFSET_MISMATCH) for an offset beyond the end; those of CutPartial(), with a range of rows.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetPartial(grpc::CallbackServerContext& context,
-                                                            Engine& engine, DrainList& drain_list,
+                                                            Engine& engine, Background& background,
+                                                            DrainList& drain_list,
                                                             CallCounter& calls,
                                                             const v1::GetPartialRequest& request);
 

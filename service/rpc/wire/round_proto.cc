@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "proto/convert.h"
 #include "service/rpc/wire/time_proto.h"
+#include "service/rpc/wire/tree_proto.h"
 
 namespace sparseagg {
 namespace {
@@ -58,19 +59,6 @@ absl::StatusOr<RoundPolicy> FromProto(const v1::RoundPolicy& proto) {
   return policy;
 }
 
-v1::RoundTree ToProto(const RoundTree& tree) {
-  v1::RoundTree proto;
-  for (const Leaf& leaf : tree.leaves) *proto.add_leaves() = ToProto(leaf);
-  proto.set_self(tree.self);
-  return proto;
-}
-
-RoundTree FromProto(const v1::RoundTree& proto) {
-  RoundTree tree = {.leaves = {}, .self = proto.self()};
-  for (const v1::Leaf& leaf : proto.leaves()) tree.leaves.push_back({leaf.id(), leaf.address()});
-  return tree;
-}
-
 }  // namespace
 
 static_assert(static_cast<int>(SealReason::kRequested) == v1::SEAL_REASON_REQUESTED);
@@ -85,13 +73,6 @@ static_assert(static_cast<int>(RoundState::kRetired) == v1::ROUND_STATE_RETIRED)
 static_assert(static_cast<int>(RoundState::kAborted) == v1::ROUND_STATE_ABORTED);
 static_assert(static_cast<int>(Durability::kMemory) == v1::DURABILITY_MEMORY);
 static_assert(static_cast<int>(Durability::kDurable) == v1::DURABILITY_DURABLE);
-
-v1::Leaf ToProto(const Leaf& leaf) {
-  v1::Leaf proto;
-  proto.set_id(leaf.id);
-  proto.set_address(leaf.address);
-  return proto;
-}
 
 v1::Durability ToProto(Durability durability) { return static_cast<v1::Durability>(durability); }
 
@@ -119,7 +100,7 @@ v1::RoundSpec ToProto(const RoundSpec& spec) {
   if (spec.policy != RoundPolicy()) *proto.mutable_policy() = ToProto(spec.policy);
   proto.set_keep_updates_until_deleted(spec.keep_updates);
   proto.set_publish_partial(spec.publish_partial);
-  if (!spec.tree.leaves.empty()) *proto.mutable_tree() = ToProto(spec.tree);
+  if (spec.tree != RoundTree()) *proto.mutable_tree() = ToProto(spec.tree);
   return proto;
 }
 
@@ -139,6 +120,7 @@ v1::Manifest ToProto(const Manifest& manifest) {
   proto.mutable_late()->insert(manifest.late.begin(), manifest.late.end());
   proto.mutable_given_up_leaves()->Assign(manifest.given_up_leaves.begin(),
                                           manifest.given_up_leaves.end());
+  for (const ResultPart& part : manifest.parts) *proto.add_parts() = ToProto(part);
   return proto;
 }
 
@@ -165,18 +147,6 @@ v1::Round ToProto(const RoundSnapshot& round) {
     proto.mutable_leaf_start()->set_id(round.start.id);
     proto.mutable_leaf_start()->set_contributors(round.start.contributors);
   }
-  return proto;
-}
-
-v1::LeafStatus ToProto(const LeafStatus& status) {
-  v1::LeafStatus proto;
-  *proto.mutable_leaf() = ToProto(status.leaf);
-  proto.set_up(status.up);
-  SetDuration(status.silent_for, proto.mutable_silent_for());
-  proto.set_error(status.error);
-  proto.set_rounds(status.rounds);
-  proto.set_partial_bytes(status.partial_bytes);
-  proto.set_given_up(status.given_up);
   return proto;
 }
 

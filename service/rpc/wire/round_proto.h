@@ -18,11 +18,14 @@ v1::StoreEpoch ToProto(const StoreEpoch& epoch);
 v1::VerifyRoundResponse ToProto(const Verification& verified);
 v1::RoundSpec ToProto(const RoundSpec& spec);
 v1::Leaf ToProto(const Leaf& leaf);
+v1::RowRange ToProto(const RowRange& rows);
 v1::Manifest ToProto(const Manifest& manifest);
 v1::Round ToProto(const RoundSnapshot& round);
 v1::Receipt ToProto(Receipt receipt);
 v1::LeafStatus ToProto(const LeafStatus& status);
 v1::ServerLoad ToProto(const EngineStats& stats);
+
+RowRange FromProto(const v1::RowRange& rows);
 
 // INVALID_ARGUMENT for a value that this version does not know. An unset durability becomes
 // `default_durability`.

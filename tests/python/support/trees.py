@@ -73,11 +73,20 @@ class Tree:
     """A root, its leaves and a server without leaves, all with data directories.
 
     proxied: the leaves are reached through proxies only. flags: of all servers. folders: other data directories, by
-    name: "root", "leaf0", ...
+    name: "root", "leaf0", ... owners: the leaves may own ranges of rows. root_flags: of the root.
     """
 
     def __init__(
-        self, own_server, folder, leaves: int, *, proxied=False, flags=(), folders=None
+        self,
+        own_server,
+        folder,
+        leaves: int,
+        *,
+        proxied=False,
+        flags=(),
+        folders=None,
+        owners=False,
+        root_flags=(),
     ) -> None:
         self.folder = folder
 
@@ -91,7 +100,11 @@ class Tree:
         self.proxies = [FlakyProxy(leaf.port) for leaf in self.leaves] if proxied else []
         self.targets = [reached.target for reached in self.proxies or self.leaves]
         self.ids = [f"leaf-{number}" for number in range(leaves)]
-        self.root = start("root", *self._root_flags())
+        for leaf in self.leaves if owners else ():
+            leaf.kill()
+            leaf.add_flags("--peers", self._root_flags()[1])
+            leaf.start()
+        self.root = start("root", *root_flags, *self._root_flags())
         self.one = start("one")
         self.client = Client(self.root.target, retry=RETRY, timeout=60)
         self.one_client = Client(self.one.target, retry=RETRY, timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
+import numpy as np
 from conftest import BINARY
 
 TENSOR = "w:f32:1000x1:sparse_dim=2"
@@ -65,3 +66,28 @@ def test_partial_aggregates_travel_as_files(own_server, tmp_path):
     assert run(above, "partial", "submit", "r1", path, "--node", "below")["duplicate"]
     run(above, "round", "seal", "r1", "--wait")
     assert run(above, "round", "show", "r1")["manifest"]["contributors"] == 2
+
+
+def test_a_round_with_owners_is_pulled_from_the_root_and_from_each_owner(make_tree, tmp_path):
+    tree = make_tree(2, owners=True)
+    rows = 200_000
+    created = ("--id", "r1", "--tensor", f"w:f32:{rows}x1:sparse_dim=2", "--owners")
+    run(tree.root, "round", "create", *created)
+    matrix = tmp_path / "w.mtx"
+    matrix.write_text(MATRIX.replace("1000 1 2", f"{rows} 1 2").replace("7 1 2", f"{rows} 1 2"))
+    for number in range(4):
+        run(tree.root, "push", "r1", f"w={matrix}", "--contributor", f"c{number}")
+    run(tree.root, "round", "seal", "r1", "--wait")
+    parts = run(tree.root, "round", "show", "r1")["manifest"]["parts"]
+    assert [part["owner"] for part in parts] == tree.ids
+    assert [part["address"] for part in parts] == [leaf.target for leaf in tree.leaves]
+    pulled = []
+    for server, name in ((tree.root, "r1"), *zip(tree.leaves, [part["round"] for part in parts])):
+        path = tmp_path / f"{len(pulled)}.npz"
+        run(server, "pull", name, "-o", str(path))
+        with np.load(path) as arrays:
+            pulled.append({name: arrays[name] for name in arrays.files})
+    whole, *halves = pulled
+    for name in ("data", "row", "col"):
+        assert [len(half[name]) for half in halves] == [1, 1]
+        assert np.array_equal(whole[name], np.concatenate([half[name] for half in halves]))

@@ -1,4 +1,5 @@
-"""Every operator and value type in trees of 1, 2, 3 and 8 leaves: the bytes, counts and digests of one server."""
+"""Every operator and value type in trees of 1, 2, 3 and 8 leaves, whose result is at the root or at owners: the bytes,
+counts and digests of one server."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from support.trees import RETRY, SEEDS, bits
 NUMBERS_OF_LEAVES = (1, 2, 3, 8)
 OPS = ("sum", "weighted_mean", "mean_of_contributors", "count", "min", "max")
 INTEGERS = ("i32", "i64", "u32", "u64")
-LAYOUTS = (([60, 3], 1), ([10, 8], 2), ([7, 5], 0))  # shape and sparse_dim
+# Shape and sparse_dim. Owners divide rows by 65,536.
+LAYOUTS = (([60, 3], 1), ([10, 8], 2), ([7, 5], 0), ([600_000, 3], 1), ([1000, 300], 2))
 # Exponents of two between which values spread: so far that f64 sums of them are rounded.
 SPREAD = {"f16": (-12, 10), "bf16": (-60, 60), "f32": (-60, 60), "f64": (-30, 30)}
 
@@ -85,6 +87,10 @@ def pool(tmp_path_factory):
         return servers[-1]
 
     leaves = [start(f"leaf{number}").target for number in range(max(NUMBERS_OF_LEAVES))]
+    for leaf in servers:  # their addresses are known now
+        leaf.kill()
+        leaf.add_flags("--peers", ",".join(leaves))
+        leaf.start()
     roots = {n: start(f"root{n}", "--leaves", ",".join(leaves[:n])) for n in NUMBERS_OF_LEAVES}
     clients = {n: Client(root.target, retry=RETRY) for n, root in roots.items()}
     one = Client(start("one").target, retry=RETRY)
@@ -95,8 +101,8 @@ def pool(tmp_path_factory):
         server.kill()
 
 
-def result_of(client: Client, tensors: list, sent: list, name: str, durability: str):
-    round = client.create_round(tensors, name, durability=durability)
+def result_of(client: Client, tensors: list, sent: list, name: str, durability: str, **options):
+    round = client.create_round(tensors, name, durability=durability, **options)
     round.submit_many(sent)
     round.seal()
     result = round.result(timeout=60)
@@ -129,8 +135,9 @@ def test_every_operator_and_type_is_in_the_matrix(pool):
     assert set(info.value_types) == set(VALUE_DTYPES)
 
 
+@pytest.mark.parametrize("owners", [False, True], ids=["root", "owners"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_cut_has_the_bytes_of_one_server(pool, seed):
+def test_any_cut_has_the_bytes_of_one_server(pool, seed, owners):
     one, roots = pool
     choose = random.Random(seed)
     tensors = specs(choose)
@@ -139,10 +146,13 @@ def test_any_cut_has_the_bytes_of_one_server(pool, seed):
     print(f"seed {seed}: {len(tensors)} tensors, {len(sent)} contributors, {durability}")
     sums = [spec for spec in tensors if spec.op == "sum" and spec.value_type in ("f32", "f64")]
     assert any(sum_depends_on_order(sent, spec) for spec in sums), "any order gives these bits"
-    expected = bits(result_of(one, tensors, sent, f"one{seed}", durability), tensors)
+    kind = "owners" if owners else "root"
+    expected = bits(result_of(one, tensors, sent, f"one{seed}{kind}", durability), tensors)
     assert len(expected) == len(tensors) + 3
     for leaves, root in roots.items():
         choose.shuffle(sent)
-        found = result_of(root, tensors, sent, f"of{leaves}x{seed}", durability)
+        name = f"of{leaves}x{seed}{kind}"
+        found = result_of(root, tensors, sent, name, durability, owners=owners)
         assert bits(found, tensors) == expected, f"{leaves} leaves"
         assert found.manifest.given_up_leaves == ()
+        assert len(found.manifest.parts) == (leaves if owners else 0)

@@ -76,6 +76,29 @@ TEST(StoredTest, DetailsAreReadAsTheyWereWritten) {
   EXPECT_EQ(read.manifest->infinite_values, 1u);
 }
 
+TEST(StoredTest, ADividedRoundIsReadAsItWasWritten) {
+  const RowRange rows = {.first = {0, 65'536}, .end = {1, 0}};
+  RoundDescription description;
+  description.args.spec.durability = Durability::kMemory;
+  description.args.spec.tree = {
+      .leaves = {{"a", "a:1"}}, .self = "", .owners = true, .part = RoundPart{"rounds/r", rows}};
+  const auto read = ReadDescription(WriteDescription(description));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->args.spec.tree, description.args.spec.tree);
+
+  RoundSnapshot snapshot;
+  snapshot.divided = {.parts = {{{"a", "a:1"}, "rounds/own-1-0", rows}},
+                      .nnz = {7},
+                      .infinite_values = 2,
+                      .updates_digest = std::string(32, '\1'),
+                      .result_digest = std::string(32, '\2')};
+  snapshot.manifest = {.parts = snapshot.divided->parts};
+  RoundSnapshot again;
+  ASSERT_TRUE(ReadDetails(WriteDetails(snapshot), again).ok());
+  EXPECT_EQ(again.divided, snapshot.divided);
+  EXPECT_EQ(again.manifest->parts, snapshot.divided->parts);
+}
+
 TEST(StoredTest, HeadersAreReadAsTheyWereWritten) {
   EncodedHeader header;
   header.name = "emb";

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "service/engine/names.h"
+#include "service/engine/partial/partial_slices.h"
+#include "service/rpc/result/get_aggregate.h"
 #include "service/store/durable_store.h"
 #include "service/tree/tree_rounds.h"
 #include "tests/service/engine/testing.h"
@@ -118,14 +120,13 @@ class LocalLeaf : public LeafLink {
                : server_->engine().FailRound(name, "LEAF_GIVEN_UP: simulated").status();
   }
   absl::Status ReadPartial(
-      const std::string& name, uint64_t /*likely*/,
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t /*likely*/,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
     constexpr size_t kChunk = 100;
     ++calls_.described;
-    if (server_ == nullptr) return Silent();
-    SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
-    const std::string_view bytes = result->partial;
+    SPARSEAGG_ASSIGN_OR_RETURN(const std::string all, Partial(name, rows));
+    const std::string_view bytes = all;
     SPARSEAGG_ASSIGN_OR_RETURN(uint64_t offset,
                                on_header({bytes.size(), std::string(PartialDigest(bytes))}));
     calls_.on_read(name);
@@ -134,8 +135,46 @@ class LocalLeaf : public LeafLink {
     }
     return absl::OkStatus();
   }
+  absl::StatusOr<OwnerRound> GetOwned(const std::string& name) override {
+    if (server_ == nullptr) return Silent();
+    SPARSEAGG_RETURN_IF_ERROR(Published(name, server_->engine().GetRound(name)).status());
+    SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, server_->engine().GetRound(name));
+    OwnerRound owned = {round.state, round.failure, {}, round.manifest.value_or(Manifest())};
+    for (const TensorStatus& tensor : round.tensors) owned.nnz.push_back(tensor.nnz_result);
+    return owned;
+  }
+  absl::StatusOr<Verification> Verify(const std::string& name) override {
+    if (server_ == nullptr) return Silent();
+    return server_->engine().VerifyRound(name, [] { return false; });
+  }
+  void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                  PartReader::Done done) override {
+    if (server_ == nullptr) return done(Silent());
+    v1::ReadResultRequest named = request;
+    named.mutable_result()->set_name(name);
+    grpc::ByteBuffer bytes;
+    const absl::Status read = sparseagg::ReadResult(server_->engine(), named, bytes);
+    if (!read.ok()) return done(read);
+    std::string text;
+    std::vector<grpc::Slice> slices;
+    if (!bytes.Dump(&slices).ok()) return done(absl::InternalError("no slices"));
+    for (const grpc::Slice& slice : slices) {
+      text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+    v1::ReadResultResponse response;
+    if (!response.ParseFromString(text)) return done(absl::InternalError("no response"));
+    done(std::move(response));
+  }
 
  private:
+  absl::StatusOr<std::string> Partial(const std::string& name,
+                                      const std::optional<RowRange>& rows) {
+    if (server_ == nullptr) return Silent();
+    SPARSEAGG_ASSIGN_OR_RETURN(const auto result, server_->engine().Result(name));
+    if (!rows.has_value()) return result->partial;
+    SPARSEAGG_ASSIGN_OR_RETURN(const PartialSlices cut, CutPartial(result->partial, *rows));
+    return absl::StrCat(cut.head, std::string(cut.covered), std::string(cut.slices), cut.digest);
+  }
   static absl::Status Silent() {
     return MakeError(absl::StatusCode::kUnavailable, "CANNOT_CONNECT", "there is no server");
   }

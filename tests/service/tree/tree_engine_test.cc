@@ -42,7 +42,7 @@ class WatchedEngine : public ForwardingEngine {
 TEST(TreeEngineTest, CopiesNoSnapshotForTheWatchersOfARoundWithoutLeaves) {
   TreeBench bench(0, "");
   WatchedEngine inner(bench.root.engine());
-  const auto tree = TreeEngine::Start(bench.Options(), inner, bench.root.store(), nullptr);
+  const auto tree = TreeEngine::Start(bench.Options(), {}, inner, bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   const std::optional<RoundSnapshot> round = RoundSnapshot{};
   const std::optional<RoundSnapshot>* seen = nullptr;
@@ -58,7 +58,7 @@ TEST(TreeEngineTest, CallsAboutARoundWithLeavesWaitForThem) {
   TreeOptions options = bench.Options();
   options.poll_interval = std::chrono::seconds(1);
   auto tree =
-      TreeEngine::Start(std::move(options), bench.root.engine(), bench.root.store(), nullptr);
+      TreeEngine::Start(std::move(options), {}, bench.root.engine(), bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("r")).ok());
   ASSERT_TRUE(bench.root.engine().CreateRound(Args("without")).ok());
@@ -84,7 +84,7 @@ TEST(TreeEngineTest, ALongTransferDelaysNoOtherRoundOfTheLeaf) {
   options.shortest_pause = options.longest_pause = std::chrono::milliseconds(5);
   options.log = [](std::string_view, const std::string&, const std::string&) {};
   auto tree =
-      TreeEngine::Start(std::move(options), bench.root.engine(), bench.root.store(), nullptr);
+      TreeEngine::Start(std::move(options), {}, bench.root.engine(), bench.root.store(), nullptr);
   ASSERT_TRUE(tree.ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("slow")).ok());
   ASSERT_TRUE((*tree)->CreateRound(Args("fast", {.goal_contributors = 1})).ok());
@@ -126,7 +126,7 @@ TEST(TreeEngineTest, ARoundShowsTheAddressThatALeafHasNow) {
   for (Leaf& each : bench.list) each.address = each.id + "-now:50061";
   bench.rounds.reset();
   bench.root.Start();
-  auto tree = TreeEngine::Start(bench.Options(), bench.root.engine(), bench.root.store(),
+  auto tree = TreeEngine::Start(bench.Options(), {}, bench.root.engine(), bench.root.store(),
                                 bench.root.rows());
   ASSERT_TRUE(tree.ok());
   EXPECT_EQ((*tree)->GetRound("rounds/r")->spec.tree.leaves, bench.list);

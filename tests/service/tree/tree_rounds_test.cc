@@ -122,6 +122,8 @@ TEST(TreeRowTest, IsReadAsItWasWritten) {
   row.sealing = TreeRow::Time(milliseconds(1'700'000'000'123));
   row.goal_reached = TreeRow::Time(milliseconds(1'700'000'000'122));
   EXPECT_EQ(ReadTreeRow(WriteTreeRow(row)), row);
+  row.parts = "own-0123456789abcdef";
+  EXPECT_EQ(ReadTreeRow(WriteTreeRow(row)), row);
   for (const char* wrong : {"", "2 0 0 0", "1 0 0", "1 0 x 0", "1 2 0 0", "1 0 0 0\nleaf"}) {
     EXPECT_FALSE(ReadTreeRow(wrong).has_value()) << wrong;
   }

@@ -1,0 +1,131 @@
+#include "service/tree/owners/owned_parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/engine/names.h"
+#include "service/tree/receive_partial.h"
+
+namespace sparseagg {
+
+OwnedParts::OwnedParts(OwnerOptions options, Engine& engine, const UpdateStore& store)
+    : options_(std::move(options)), engine_(engine), store_(store) {
+  for (const Leaf& peer : options_.peers) {
+    links_[peer.id] = options_.connect(peer);
+    backoffs_[peer.id];
+  }
+}
+
+absl::Status OwnedParts::CheckTree(const RoundTree& tree) const {
+  if (!tree.owners && !tree.part.has_value()) return absl::OkStatus();
+  for (const Leaf& leaf : tree.leaves) {
+    if (links_.contains(leaf.id)) continue;
+    return MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_PEER",
+                     absl::StrCat("leaf ", Quoted(leaf.id),
+                                  " is none of the peers of this server, so it cannot own rows "
+                                  "of the round's result; start it with all leaves as peers"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> OwnedParts::PeerIds() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, link] : links_) ids.push_back(id);
+  return ids;
+}
+
+void OwnedParts::Wake() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [peer, backoff] : backoffs_) backoff.Wake();
+}
+
+void OwnedParts::Cancel() {
+  for (const auto& [peer, link] : links_) link->Cancel();
+}
+
+Backoff::Time OwnedParts::Work(const std::string& peer) {
+  const auto now = Backoff::Time::clock::now;
+  uint64_t wakes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const Backoff& backoff = backoffs_.at(peer);
+    if (backoff.due() > now()) return backoff.due();
+    wakes = backoff.wakes();
+  }
+  bool again = false;
+  for (const RoundSnapshot& round : engine_.ListRounds("", SIZE_MAX)) {
+    if (round.state != RoundState::kOpen || !round.spec.tree.part.has_value()) continue;
+    again = Take(round, peer) || again;
+  }
+  const std::lock_guard lock(mutex_);
+  Backoff& backoff = backoffs_.at(peer);
+  if (again) {
+    backoff.Double(wakes, now(), options_.shortest_pause, options_.longest_pause);
+  } else {
+    backoff.Wait(wakes, now(), options_.idle_pause);
+  }
+  return backoff.due();
+}
+
+bool OwnedParts::IsCounted(const RoundSnapshot& round, const std::string& leaf) const {
+  return store_.Find(QualifiedName(round.tenant, round.name), LeafSender(leaf)).has_value();
+}
+
+bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
+  const RoundTree& tree = round.spec.tree;
+  const std::string name = QualifiedName(round.tenant, round.name);
+  const bool is_leaf = std::ranges::find(tree.leaves, peer, &Leaf::id) != tree.leaves.end();
+  if (is_leaf && !IsCounted(round, peer)) {
+    LeafLink& link = *links_.at(peer);
+    LeafPartial partial;
+    absl::Status own;
+    const absl::Status received = ReceivePartial(
+        engine_, link,
+        {.to = name, .leaf = peer, .from = tree.part->round, .rows = tree.part->rows}, partial,
+        [](uint64_t) {}, own);
+    if (!received.ok()) return NoteFailure(round, peer, received);
+    if (!own.ok() && !IsCounted(round, peer)) {
+      LogError(round, peer, own);
+      if (!IsRefusedForGood(own)) return true;
+      Fail(round,
+           absl::StrCat("PARTIAL_REFUSED: leaf \"", peer, "\": ", std::string(own.message())));
+      return false;
+    }
+  }
+  const bool is_complete =
+      std::ranges::all_of(tree.leaves, [&](const Leaf& leaf) { return IsCounted(round, leaf.id); });
+  return is_complete && !engine_.SealRound(name).ok();
+}
+
+// A leaf that has no longer its round, or has aborted it, will not have it again. One that has just
+// started may have to publish it first.
+bool OwnedParts::NoteFailure(const RoundSnapshot& round, const std::string& peer,
+                             const absl::Status& failed) {
+  const std::string reason = ErrorReason(failed);
+  const bool is_lost =
+      absl::IsNotFound(failed) || reason == "RESULT_NOT_PARTIAL" ||
+      (reason == "ROUND_NOT_PUBLISHED" && ErrorMetadata(failed)["state"] != "SEALED");
+  LogError(round, peer, failed);
+  if (!is_lost) return true;
+  Fail(round, absl::StrCat("LEAF_LOST: leaf \"", peer, "\": ", std::string(failed.message())));
+  return false;
+}
+
+void OwnedParts::LogError(const RoundSnapshot& round, const std::string& peer,
+                          const absl::Status& failed) {
+  const std::string error(failed.message());
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(errors_[peer], error) == error) return;
+  }
+  options_.log("a peer does not send its rows", round.name, absl::StrCat(peer, ": ", error));
+}
+
+void OwnedParts::Fail(const RoundSnapshot& round, const std::string& failure) {
+  options_.log("a part of a divided result is lost", round.name, failure);
+  engine_.FailRound(QualifiedName(round.tenant, round.name), failure).IgnoreError();
+}
+
+}  // namespace sparseagg

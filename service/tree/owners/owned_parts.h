@@ -1,0 +1,77 @@
+// The rounds of an owner: this server owns ranges of the rows of results that its root has divided.
+// For each, it takes the partial aggregates of these rows from all leaves, itself included, and
+// then seals its round, whose result is the part.
+//
+//   CreateRound (by the root)   own round stored -> answered
+//   for each leaf               its bytes uploaded into the own round -> counted
+//   all leaves counted          the own round is sealed, and published
+//
+// What is done is read from the own store, so a process that is killed anywhere goes on where it
+// was. The owner gives no leaf up: the root decides which leaves there are, and ends the round.
+#ifndef SPARSEAGG_SERVICE_TREE_OWNERS_OWNED_PARTS_H_
+#define SPARSEAGG_SERVICE_TREE_OWNERS_OWNED_PARTS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "service/engine/engine.h"
+#include "service/store/store.h"
+#include "service/tree/backoff.h"
+#include "service/tree/leaf_link.h"
+
+namespace sparseagg {
+
+struct OwnerOptions {
+  std::vector<Leaf> peers;  // the leaves that this server may call; none: it owns nothing
+  std::function<std::unique_ptr<LeafLink>(const Leaf&)> connect;
+  // Of what is repeated until it succeeds: it begins with the first and doubles up to the second.
+  std::chrono::milliseconds shortest_pause{10};
+  std::chrono::milliseconds longest_pause{1000};
+  // Without anything to do.
+  std::chrono::milliseconds idle_pause{5000};
+  std::function<void(std::string_view event, const std::string& round, const std::string& detail)>
+      log = [](std::string_view, const std::string&, const std::string&) {};
+};
+
+// Thread-safe. For each peer, Work() is called by one thread at a time.
+class OwnedParts {
+ public:
+  // `engine` and `store` must outlive this.
+  OwnedParts(OwnerOptions options, Engine& engine, const UpdateStore& store);
+
+  // Returns FAILED_PRECONDITION (UNKNOWN_PEER) if a leaf of a round with owners is not a peer.
+  absl::Status CheckTree(const RoundTree& tree) const;
+  std::vector<std::string> PeerIds() const;
+  // Takes from this peer what the rounds lack, and returns when to call it again.
+  Backoff::Time Work(const std::string& peer);
+  // A round was created: Work() of all peers is due.
+  void Wake();
+  void Cancel();  // ends the calls to peers
+
+ private:
+  // Returns whether it should be tried again.
+  bool Take(const RoundSnapshot& round, const std::string& peer);
+  bool NoteFailure(const RoundSnapshot& round, const std::string& peer, const absl::Status& failed);
+  // Logs an error of a peer that is another than the last one.
+  void LogError(const RoundSnapshot& round, const std::string& peer, const absl::Status& failed);
+  void Fail(const RoundSnapshot& round, const std::string& failure);
+  bool IsCounted(const RoundSnapshot& round, const std::string& leaf) const;
+
+  const OwnerOptions options_;
+  Engine& engine_;
+  const UpdateStore& store_;
+  std::map<std::string, std::unique_ptr<LeafLink>, std::less<>> links_;  // [peers], by id
+  std::mutex mutex_;                                                     // guards what follows
+  std::map<std::string, Backoff, std::less<>> backoffs_;                 // [peers], by id
+  std::map<std::string, std::string> errors_;                            // the last one, by peer
+};
+
+}  // namespace sparseagg
+
+#endif  // SPARSEAGG_SERVICE_TREE_OWNERS_OWNED_PARTS_H_

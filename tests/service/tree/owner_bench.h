@@ -1,0 +1,141 @@
+// A root, leaves that may own rows, and a round whose tensors are divided among up to 16 of them.
+#ifndef SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
+#define SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "service/rpc/result/divided_answer.h"
+#include "service/rpc/result/result_writer.h"
+#include "service/tree/owners/owned_parts.h"
+#include "tests/service/tree/tree_bench.h"
+
+namespace sparseagg::testing {
+
+inline constexpr char kRound[] = "rounds/r";
+inline constexpr int kContributors = 9;
+inline const std::vector<TensorSpec> kSpecs = {Sparse("a", 700'000), Sparse("b", 300'000, "max")};
+
+inline CreateRoundArgs Args(Durability durability, RoundPolicy policy = {}) {
+  CreateRoundArgs args;
+  args.round_id = "r";
+  args.request_id = "request";
+  args.spec = {.tensors = kSpecs, .durability = durability, .policy = policy};
+  args.spec.keep_updates = durability == Durability::kDurable;
+  return args;
+}
+
+inline TestUpdate UpdateOf(int contributor) {
+  TestUpdate update(kRound, absl::StrCat("c", contributor), 1.0f, "u");
+  for (const TensorSpec& spec : kSpecs) {
+    std::vector<int64_t> rows;
+    std::vector<float> values;
+    for (int64_t row = contributor; row < spec.dense_shape[0]; row += 1000 + 7 * contributor) {
+      rows.push_back(row);
+      values.push_back(static_cast<float>(contributor) + 0x1p-20f * static_cast<float>(row));
+    }
+    update.Add<float>(spec, rows, values);
+  }
+  return update;
+}
+
+// The whole answer of GetAggregate, read piece by piece.
+inline absl::StatusOr<std::string> BytesOf(const std::shared_ptr<const PublishedResult>& result) {
+  const v1::GetAggregateRequest all;
+  std::string bytes;
+  if (result->parts == nullptr) {
+    for (bool more = true; more;) {
+      SPARSEAGG_ASSIGN_OR_RETURN(const auto writer, ResultWriter::Make(result, all, 0));
+      grpc::ByteBuffer message;
+      SPARSEAGG_RETURN_IF_ERROR(writer->ReadAt(bytes.size(), 0, message));
+      std::vector<grpc::Slice> slices;
+      std::string text;
+      if (!message.Dump(&slices).ok()) return absl::InternalError("no slices");
+      for (const grpc::Slice& slice : slices) {
+        text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+      }
+      v1::ReadResultResponse piece;
+      if (!piece.ParseFromString(text)) return absl::InternalError("no response");
+      bytes += piece.chunk().data();
+      more = bytes.size() < piece.total_bytes();
+    }
+    return bytes;
+  }
+  absl::Status failed;
+  DividedAnswer::Open(result, all, 0, [&](auto answer) {
+    failed = answer.status();
+    for (uint64_t at = 0; failed.ok() && at < (*answer)->bytes();) {
+      const size_t n = std::min<uint64_t>(100'001, (*answer)->bytes() - at);
+      (*answer)->ReadAt(at, n, [&](auto piece) {
+        failed = piece.status();
+        if (failed.ok()) bytes += *piece;
+      });
+      at += n;
+    }
+  });
+  if (!failed.ok()) return failed;
+  return bytes;
+}
+
+// A tree whose leaves may own rows.
+class OwnerBench : public TreeBench {
+ public:
+  OwnerBench(size_t leaves, const std::string& folder, FailpointHook hook = {})
+      : TreeBench(leaves, folder, std::move(hook)) {
+    for (const auto& server : servers) owners.push_back(Owner(*server));
+  }
+  std::unique_ptr<OwnedParts> Owner(OneServer& server) {
+    OwnerOptions options{.peers = list};
+    options.connect = [this](const Leaf& leaf) {
+      return std::make_unique<LocalLeaf>(answering[leaf.id], calls);
+    };
+    options.shortest_pause = options.longest_pause = options.idle_pause =
+        std::chrono::milliseconds(0);
+    return std::make_unique<OwnedParts>(options, server.engine(), server.store());
+  }
+  void Restart(size_t leaf) {
+    owners[leaf].reset();
+    servers[leaf]->Start();
+    owners[leaf] = Owner(*servers[leaf]);
+  }
+  void WorkOnce() {
+    Work();
+    for (const auto& owner : owners) {
+      for (const std::string& peer : owner->PeerIds()) owner->Work(peer);
+    }
+  }
+  // Until the round is in a final state.
+  RoundSnapshot Finish() {
+    for (int turn = 0; turn < 100; ++turn) {
+      WorkOnce();
+      const auto own = root.engine().GetRound(kRound);
+      if (own.ok() && own->state != RoundState::kOpen) return root.Await(kRound);
+    }
+    return {};
+  }
+  void SendAll() {
+    for (int i = 0; i < kContributors; ++i) {
+      TestUpdate update = UpdateOf(i);
+      const RoundTree tree = {.leaves = list, .self = ""};
+      OneServer& leaf = *answering[LeafOf(tree, kRound, update.header.contributor).id];
+      const auto receipt = leaf.engine().Submit(update.header, update.tensors());
+      ASSERT_TRUE(receipt.ok()) << receipt.status();
+    }
+  }
+
+  std::vector<std::unique_ptr<OwnedParts>> owners;
+};
+
+inline absl::StatusOr<RoundSnapshot> Create(OwnerBench& bench, CreateRoundArgs args) {
+  args.spec.tree.owners = true;
+  return bench.rounds->Create(args);
+}
+
+}  // namespace sparseagg::testing
+
+#endif  // SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
