@@ -82,10 +82,11 @@ class WorkloadRunner {
   }
 
   absl::Status Create(std::string_view round) {
-    const CreateRoundArgs args = {
-        .round_id = std::string(round),
-        .request_id = absl::StrCat("create-", std::string(round)),
-        .spec = {.tensors = {Sparse("t", kRows)}, .durability = Durability::kDurable}};
+    CreateRoundArgs args;
+    args.round_id = std::string(round);
+    args.request_id = absl::StrCat("create-", std::string(round));
+    args.spec.tensors = {Sparse("t", kRows)};
+    args.spec.durability = Durability::kDurable;
     note_(absl::StrCat("creating ", std::string(round)));
     const auto created = WithRetries<absl::StatusOr<RoundSnapshot>>(
         server_, [&] { return engine().CreateRound(args); });
