@@ -28,12 +28,12 @@ struct BackendChoice {
 };
 
 // Tries every back end of `factories`, in order, and keeps the one called `config.backend` ("auto":
-// the first that is available). INVALID_ARGUMENT (UNKNOWN_BACKEND) for a name that the build does not have;
-// UNAVAILABLE (BACKEND_UNAVAILABLE), with the back end's message, if it cannot be used here;
-// INVALID_ARGUMENT (UNKNOWN_DEVICE) for a device that the machine does not have. If the back end's
-// processor may fail, the next available back end takes over then, and `on_loss` is called once. Of
-// several devices each fails alone: what it held is reduced again by that back end, and `on_loss`
-// is called for each.
+// the first that is available). INVALID_ARGUMENT (UNKNOWN_BACKEND) for a name that the build does
+// not have; UNAVAILABLE (BACKEND_UNAVAILABLE), with the back end's message, if it cannot be used
+// here; INVALID_ARGUMENT (UNKNOWN_DEVICE) for a device that the machine does not have. If the back
+// end's processor may fail, the next available back end takes over then, and `on_loss` is called
+// once. Of several devices each fails alone: what it held is reduced again by that back end, and
+// `on_loss` is called for each.
 absl::StatusOr<BackendChoice> ChooseBackend(
     std::span<const BackendFactory> factories, const ServerConfig& config,
     std::function<void(const absl::Status& fault)> on_loss = {});
