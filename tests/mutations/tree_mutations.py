@@ -7,7 +7,7 @@ PARTIALS = Checker("service_engine_partial_partial_rounds_test")
 
 SEAL = "service/tree/seal_rounds.cc"
 LEAF = "service/tree/leaf_work.cc"
-TRANSFER = "service/tree/leaf_transfer.cc"
+TRANSFER = "service/tree/receive_partial.cc"
 
 TREE_MUTATIONS = (
     Mutation(
