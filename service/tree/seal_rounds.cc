@@ -15,9 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After what the own engine or store has refused.
-constexpr milliseconds kRetryPause{100};
-
 constexpr char kLeafLost[] = "LEAF_LOST: ";
 constexpr char kPartialRefused[] = "PARTIAL_REFUSED: ";
 constexpr char kInsufficient[] = "INSUFFICIENT_CONTRIBUTORS: ";

@@ -112,6 +112,9 @@ class TreeRounds {
   using Time = std::chrono::system_clock::time_point;
   using Milliseconds = std::chrono::milliseconds;
 
+  // After what the own engine or store has refused.
+  static constexpr Milliseconds kRetryPause{100};
+
   struct Server {
     Leaf leaf;
     std::shared_ptr<LeafLink> link;

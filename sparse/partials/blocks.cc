@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "sparse/partials/exact_number.h"
 #include "sparse/partials/little_endian.h"
 #include "sparse/values.h"
 
@@ -13,7 +14,6 @@ namespace sparseagg {
 namespace {
 
 constexpr size_t kFixedBytesMax = 8 * WideInteger::kWords;
-constexpr size_t kDigitBytes = 5;
 constexpr int kDigitPositions = (kNumberTop - WideInteger::kLastBit) / 32;
 
 absl::Status Invalid(std::string_view what) {

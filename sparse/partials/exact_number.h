@@ -48,6 +48,7 @@ struct BalancedDigit {
   uint8_t position;
   int32_t digit;
 };
+inline constexpr size_t kDigitBytes = 5;  // of a digit on the wire: its position, then itself
 // The digits of a number in ascending positions.
 std::vector<BalancedDigit> BalancedDigits(const WideInteger& value);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "sparse/partials/exact_number.h"
 #include "sparse/partials/little_endian.h"
 #include "sparse/values.h"
 
@@ -19,7 +20,6 @@ constexpr int kLsbMax = 800;
 constexpr int kDoubleTopMax = kUnitBits;
 
 constexpr size_t kFixedHead = sizeof(uint16_t) + sizeof(int16_t);
-constexpr size_t kDigitBytes = 5;
 
 double PowerOfTwo(int exponent) {
   return BitCast<double>(static_cast<uint64_t>(exponent + 1023) << 52);

@@ -84,6 +84,16 @@ SUITES = (
             ("tests/python/run", "--distro-only", "-k", "trees"),
         ),
         environment=(("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),),
+        needs_root=True,
+    ),
+    Suite(
+        "devices",
+        "conformance on two, three and four emulated GPUs",
+        (
+            dev("build", "dev", "cuda_devices_conformance_test"),
+            ("build/dev/bin/cuda_devices_conformance_test",),
+        ),
+        unread=PYTHON,
     ),
     Suite(
         "footprint",

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "service/engine/partial/round_partial.h"
 #include "service/store/checksums/digest.h"
+#include "sparse/partials/exact_number.h"
 #include "sparse/partials/little_endian.h"
 #include "sparse/partials/slices.h"
 
@@ -13,7 +14,6 @@ namespace sparseagg {
 namespace {
 
 constexpr size_t kMagicBytes = 8;
-constexpr size_t kDigitBytes = sizeof(uint8_t) + sizeof(int32_t);
 
 // Takes what layout round_partial.h describes. Each function returns false where bytes are missing.
 bool Skip(std::string_view& bytes, uint64_t count) {
@@ -28,13 +28,13 @@ bool SkipText(std::string_view& bytes) {
   return TakeNumber(bytes, length) && Skip(bytes, length);
 }
 
-struct Head {
+struct SkippedHead {
   uint32_t tensors = 0;
   uint64_t contributors = 0;
   uint8_t named = 0;
 };
 
-bool TakeHead(std::string_view& bytes, Head& head) {
+bool TakeHead(std::string_view& bytes, SkippedHead& head) {
   uint32_t version = 0;
   uint8_t digits = 0;
   return Skip(bytes, kMagicBytes) && TakeNumber(bytes, version) && version == kPartialVersion &&
@@ -51,7 +51,7 @@ bool TakeTensor(std::string_view& bytes, uint64_t& slices) {
          Skip(bytes, sizeof(uint64_t)) && TakeNumber(bytes, slices);
 }
 
-bool TakeCovered(std::string_view& bytes, const Head& head) {
+bool TakeCovered(std::string_view& bytes, const SkippedHead& head) {
   if (head.named == 0) return true;
   for (uint64_t i = 0; i < head.contributors; ++i) {
     if (!SkipText<uint8_t>(bytes) || !SkipText<uint8_t>(bytes) ||
@@ -76,12 +76,6 @@ bool TakeSlice(std::string_view& bytes, uint64_t& first_row) {
 absl::Status Damaged() {
   return MakeError(absl::StatusCode::kDataLoss, "STORE_CORRUPT",
                    "the partial aggregate of the round is damaged");
-}
-
-std::string Sha256Of(std::string_view bytes) {
-  Sha256 digest;
-  digest.Bytes(bytes);
-  return digest.Finish();
 }
 
 // What is between `begin` and the rest of the same bytes.
@@ -127,7 +121,7 @@ absl::StatusOr<PartialSlices> CutPartial(std::string_view partial, const RowRang
   if (rest.size() < kDigestBytes) return Damaged();
   rest.remove_suffix(kDigestBytes);
   const std::string_view all = rest;
-  Head head;
+  SkippedHead head;
   if (!TakeHead(rest, head)) return Damaged();
   PartialSlices cut;
   std::vector<uint64_t> counts;         // [tensors], of slices

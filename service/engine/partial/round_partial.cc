@@ -33,12 +33,6 @@ absl::Status Invalid(std::string_view what) {
                    absl::StrCat("the partial aggregate ", std::string(what)));
 }
 
-std::string Sha256Of(std::string_view bytes) {
-  Sha256 digest;
-  digest.Bytes(bytes);
-  return digest.Finish();
-}
-
 template <class Length>
 void AppendText(std::string_view text, std::string& out) {
   AppendNumber(static_cast<Length>(text.size()), out);

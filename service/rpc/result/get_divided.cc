@@ -31,8 +31,7 @@ class GetDividedCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
              const v1::GetAggregateRequest& request) {
     self_ = shared_from_this();
     drain_list.Add(self_);
-    chunk_bytes_ = request.chunk_bytes() == 0 ? kChunkBytesDefault
-                                              : std::min(request.chunk_bytes(), kChunkBytesMax);
+    chunk_bytes_ = ChunkBytes(request.chunk_bytes());
     DividedAnswer::Open(
         std::move(result), request, engine_.limits().dense_result_bytes_max,
         [self = self_](absl::StatusOr<std::shared_ptr<const DividedAnswer>> answer) {
@@ -146,6 +145,26 @@ absl::Status OutOfRange(uint64_t offset, uint64_t total) {
                                 total, " bytes"));
 }
 
+// Ends `call` with at most `n` bytes of the answer from `offset` on.
+void ReadPiece(std::shared_ptr<const DividedAnswer> answer, uint64_t offset, uint64_t n,
+               grpc::ByteBuffer& response, UnaryCall& call) {
+  const uint64_t total = answer->bytes();
+  if (offset > total) return call.Finish(ToGrpcStatus(OutOfRange(offset, total)));
+  const DividedAnswer& source = *answer;
+  source.ReadAt(
+      offset, std::min(n, total - offset),
+      [&call, &response, offset, answer = std::move(answer)](absl::StatusOr<std::string> bytes) {
+        if (!bytes.ok()) return call.Finish(ToGrpcStatus(bytes.status()));
+        v1::ReadResultResponse piece;
+        if (offset == 0) *piece.mutable_header() = answer->header();
+        piece.set_total_bytes(answer->bytes());
+        piece.mutable_chunk()->set_offset(offset);
+        piece.mutable_chunk()->set_data(*std::move(bytes));
+        response = ToBytes(piece);
+        call.Finish(grpc::Status::OK);
+      });
+}
+
 }  // namespace
 
 std::shared_ptr<const PublishedResult> FindDivided(Engine& engine, const std::string& round) {
@@ -166,28 +185,11 @@ grpc::ServerUnaryReactor* StartReadDivided(Engine& engine, CallCounter& calls,
                                            const v1::ReadResultRequest& request,
                                            grpc::ByteBuffer* response) {
   auto* call = new UnaryCall(calls);
-  const uint64_t offset = request.offset();
-  const uint64_t wanted =
-      request.bytes() == 0 ? kChunkBytesDefault : std::min(request.bytes(), kChunkBytesMax);
   DividedAnswer::Open(std::move(result), request.result(), engine.limits().dense_result_bytes_max,
-                      [=](absl::StatusOr<std::shared_ptr<const DividedAnswer>> answer) {
+                      [call, response, offset = request.offset(), n = ChunkBytes(request.bytes())](
+                          absl::StatusOr<std::shared_ptr<const DividedAnswer>> answer) {
                         if (!answer.ok()) return call->Finish(ToGrpcStatus(answer.status()));
-                        const uint64_t total = (*answer)->bytes();
-                        if (offset > total)
-                          return call->Finish(ToGrpcStatus(OutOfRange(offset, total)));
-                        (*answer)->ReadAt(offset, std::min(wanted, total - offset),
-                                          [=, answer = *answer](absl::StatusOr<std::string> bytes) {
-                                            if (!bytes.ok())
-                                              return call->Finish(ToGrpcStatus(bytes.status()));
-                                            v1::ReadResultResponse piece;
-                                            if (offset == 0)
-                                              *piece.mutable_header() = answer->header();
-                                            piece.set_total_bytes(total);
-                                            piece.mutable_chunk()->set_offset(offset);
-                                            piece.mutable_chunk()->set_data(*std::move(bytes));
-                                            *response = ToBytes(piece);
-                                            call->Finish(grpc::Status::OK);
-                                          });
+                        ReadPiece(*std::move(answer), offset, n, *response, *call);
                       });
   return call;
 }

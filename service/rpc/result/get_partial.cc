@@ -90,8 +90,7 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (!source.ok()) return Finish(ToGrpcStatus(source.status()));
     source_ = *std::move(source);
     offset_ = request.offset();
-    chunk_bytes_ = request.chunk_bytes() == 0 ? kChunkBytesDefault
-                                              : std::min(request.chunk_bytes(), kChunkBytesMax);
+    chunk_bytes_ = ChunkBytes(request.chunk_bytes());
     v1::GetPartialResponse response;
     v1::PartialHeader& header = *response.mutable_header();
     header.set_round(request.name());

@@ -89,8 +89,7 @@ absl::StatusOr<std::unique_ptr<ResultWriter>> ResultWriter::Make(
   writer->result_ = std::move(result);
   writer->encoding_ = encoding->name;
   writer->dense_bytes_left_ = dense_bytes_max;
-  if (request.chunk_bytes() != 0)
-    writer->chunk_bytes_ = std::min(request.chunk_bytes(), kChunkBytesMax);
+  writer->chunk_bytes_ = ChunkBytes(request.chunk_bytes());
   writer->header_.set_round(request.name());
   *writer->header_.mutable_manifest() = ToProto(writer->result_->manifest);
   for (const size_t position : chosen) {
@@ -239,7 +238,7 @@ absl::Status ResultWriter::ReadAt(uint64_t offset, uint32_t bytes, grpc::ByteBuf
   }
   if (offset == 0) *rest.mutable_header() = header_;
   rest.set_total_bytes(total);
-  chunk_bytes_ = bytes == 0 ? kChunkBytesDefault : std::min(bytes, kChunkBytesMax);
+  chunk_bytes_ = ChunkBytes(bytes);
   offset_ = offset;
   source_offset_ = offset;
   for (; source_ < sources_.size() && source_offset_ >= sources_[source_]->bytes(); ++source_) {

@@ -9,6 +9,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -24,6 +25,11 @@ namespace sparseagg {
 inline constexpr uint32_t kChunkBytesDefault = uint32_t{1}
                                                << 20;  // best of 64 KiB to 4 MiB by measurement
 inline constexpr uint32_t kChunkBytesMax = uint32_t{4} << 20;
+
+// Returns the bytes of a chunk that a request wants: 0 is the default, more than the maximum is it.
+constexpr uint32_t ChunkBytes(uint32_t wanted) {
+  return wanted == 0 ? kChunkBytesDefault : std::min(wanted, kChunkBytesMax);
+}
 
 // For one thread at a time. The writer and each of its messages keep the result alive.
 class ResultWriter {

@@ -56,6 +56,8 @@ class Sha256 : public DigestInput<Sha256> {
   size_t short_size_ = 0;
 };
 
+inline std::string Sha256Of(std::string_view bytes) { return Sha256().Bytes(bytes).Finish(); }
+
 }  // namespace sparseagg
 
 #endif  // SPARSEAGG_SERVICE_STORE_CHECKSUMS_DIGEST_H_

@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRetryPause{100};
-
 }  // namespace
 
 std::string TreeRounds::PartsPrefix(const RoundSnapshot& own) {
