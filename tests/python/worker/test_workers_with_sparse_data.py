@@ -6,7 +6,7 @@ import uuid
 
 import numpy as np
 import pytest
-from sparseagg import NewTaskGroup, SparseTensor, TensorSpec, reduce, worker
+from sparseagg import NewTaskGroup, SparseTensor, TensorSpec, worker
 from sparseagg.sparse_data import (
     FeatureStatistics,
     feature_statistics,
@@ -58,12 +58,12 @@ def work(client, server):
 
 
 @pytest.mark.parametrize("kind", [as_triple, as_csr])
-def test_statistics_are_those_of_all_examples(work, kind):
+def test_statistics_are_those_of_all_examples(client, work, kind):
     specs = statistics_specs(FEATURES)
     result = work(specs, lambda task: feature_statistics(kind(examples_of(task.contributor))))
     found = FeatureStatistics.of(result)
     updates = [feature_statistics(examples_of(one)) for one in CONTRIBUTORS]
-    expected = FeatureStatistics.of(reduce(specs, updates))
+    expected = FeatureStatistics.of(client.reduce(specs, updates))
     assert found.examples == expected.examples == 3 * EXAMPLES + 3
     for name in ("features", "document_frequency", "contributors", "total", "minimum", "maximum"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
