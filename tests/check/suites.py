@@ -81,7 +81,7 @@ SUITES = (
         "trees",
         f"1, 2, 3 and 8 leaves, every type; kills at every step; {TREE_SEEDS} seeds of cut links",
         (
-            dev("build", "dev", "sparseagg"),
+            dev("build", "dev", "sparseagg", "sparseagg_emulated"),
             ("tests/python/run", "--distro-only", "-k", "trees"),
         ),
         environment=(

@@ -26,8 +26,14 @@ class Server:
     """
 
     def __init__(
-        self, folder: Path, *flags: str, host: str = "127.0.0.1", prefix: tuple = ()
+        self,
+        folder: Path,
+        *flags: str,
+        host: str = "127.0.0.1",
+        prefix: tuple = (),
+        program: Path = BINARY,
     ) -> None:
+        self._program = program
         self._host = host
         self._prefix = prefix
         self._port_file = folder / "port"
@@ -55,7 +61,7 @@ class Server:
         self._port_file.unlink(missing_ok=True)
         command = [
             *self._prefix,
-            str(BINARY),
+            str(self._program),
             "serve",
             "--listen",
             self.target,
@@ -68,7 +74,7 @@ class Server:
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not (self._port_file.exists() and self._port_file.read_text().strip()):
             if self._has_ended_within(0.01) or time.monotonic() > deadline:
-                pytest.fail(f"{BINARY} did not start:\n{self._log.read_text()[-2000:]}")
+                pytest.fail(f"{self._program} did not start:\n{self._log.read_text()[-2000:]}")
         self.port = int(self._port_file.read_text())
 
     def _has_ended_within(self, seconds: float) -> bool:
