@@ -67,8 +67,9 @@ class Server:
             self.target,
             "--port-file",
             str(self._port_file),
-            "--admin-listen=none",
         ]
+        if "--admin-port-file" not in self._flags:
+            command.append("--admin-listen=none")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
         deadline = time.monotonic() + _START_SECONDS_MAX
