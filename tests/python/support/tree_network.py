@@ -67,7 +67,9 @@ class Place:
         return server
 
     def ask(self, server: Server, *arguments: str, ok: bool = True) -> dict:
-        """What a command prints that contributors, or the owner, run."""
+        """What a command prints that contributors, or the owner, run. It looks for a server for longer than a start takes."""
+        if "--timeout" not in arguments:
+            arguments += ("--timeout", "60")
         command = [*self.home.prefix, BINARY, *arguments, "--json", "--server", server.target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert (done.returncode == 0) == ok, (arguments, done.stdout, done.stderr)
