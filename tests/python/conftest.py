@@ -58,9 +58,19 @@ class Server:
 
     def start(self) -> None:
         """Starts it and waits until it serves."""
+        self.launch()
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not self.serves():
+            if self.has_ended_within(0.01) or time.monotonic() > deadline:
+                pytest.fail(f"{self._program} did not start:\n{self._log.read_text()[-2000:]}")
+        self.port = int(self._port_file.read_text())
+
+    def launch(self, prefix: tuple = ()) -> None:
+        """Starts it. prefix: another command that becomes the server."""
         self._port_file.unlink(missing_ok=True)
         command = [
             *self._prefix,
+            *prefix,
             str(self._program),
             "serve",
             "--listen",
@@ -72,13 +82,12 @@ class Server:
             command.append("--admin-listen=none")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
-        deadline = time.monotonic() + _START_SECONDS_MAX
-        while not (self._port_file.exists() and self._port_file.read_text().strip()):
-            if self._has_ended_within(0.01) or time.monotonic() > deadline:
-                pytest.fail(f"{self._program} did not start:\n{self._log.read_text()[-2000:]}")
-        self.port = int(self._port_file.read_text())
 
-    def _has_ended_within(self, seconds: float) -> bool:
+    def serves(self) -> bool:
+        """Whether the start is over."""
+        return self._port_file.exists() and bool(self._port_file.read_text().strip())
+
+    def has_ended_within(self, seconds: float) -> bool:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
