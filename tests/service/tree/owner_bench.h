@@ -2,7 +2,6 @@
 #ifndef SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 #define SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,9 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "service/rpc/result/divided_answer.h"
-#include "service/rpc/result/result_writer.h"
 #include "service/tree/owners/owned_parts.h"
+#include "tests/service/tree/result_bytes.h"
 #include "tests/service/tree/tree_bench.h"
 
 namespace sparseagg::testing {
@@ -42,44 +40,6 @@ inline TestUpdate UpdateOf(int contributor) {
     update.Add<float>(spec, rows, values);
   }
   return update;
-}
-
-// The whole answer of GetAggregate, read piece by piece.
-inline absl::StatusOr<std::string> BytesOf(const std::shared_ptr<const PublishedResult>& result) {
-  const v1::GetAggregateRequest all;
-  std::string bytes;
-  if (result->parts == nullptr) {
-    for (bool more = true; more;) {
-      SPARSEAGG_ASSIGN_OR_RETURN(const auto writer, ResultWriter::Make(result, all, 0));
-      grpc::ByteBuffer message;
-      SPARSEAGG_RETURN_IF_ERROR(writer->ReadAt(bytes.size(), 0, message));
-      std::vector<grpc::Slice> slices;
-      std::string text;
-      if (!message.Dump(&slices).ok()) return absl::InternalError("no slices");
-      for (const grpc::Slice& slice : slices) {
-        text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-      }
-      v1::ReadResultResponse piece;
-      if (!piece.ParseFromString(text)) return absl::InternalError("no response");
-      bytes += piece.chunk().data();
-      more = bytes.size() < piece.total_bytes();
-    }
-    return bytes;
-  }
-  absl::Status failed;
-  DividedAnswer::Open(result, all, 0, [&](auto answer) {
-    failed = answer.status();
-    for (uint64_t at = 0; failed.ok() && at < (*answer)->bytes();) {
-      const size_t n = std::min<uint64_t>(100'001, (*answer)->bytes() - at);
-      (*answer)->ReadAt(at, n, [&](auto piece) {
-        failed = piece.status();
-        if (failed.ok()) bytes += *piece;
-      });
-      at += n;
-    }
-  });
-  if (!failed.ok()) return failed;
-  return bytes;
 }
 
 // A tree whose leaves may own rows.
