@@ -46,6 +46,11 @@ TREE_MUTATIONS = (
                 "is_late = wait.has_value() && (is_late || now - since >= *wait);",
                 "is_late = is_late || (wait.has_value() && now - since >= *wait);",
             ),
+            (
+                SEAL,
+                "  if (!own->spec.policy.leaf_wait.has_value()) {\n    if (const std::string why",
+                "  if (false) {\n    if (const std::string why",
+            ),
         ),
         TREES,
     ),
@@ -120,6 +125,11 @@ TREE_MUTATIONS = (
             ),
         ),
         TREES,
+    ),
+    Mutation(
+        "an owner waits without end for a leaf that only the root reaches",
+        (("service/tree/owners/owned_parts.cc", "    EndIfLate(round);  // of all", "    // of all"),),
+        Checker("service_tree_owners_test"),
     ),
     Mutation(
         "an owner that has lost its round is not given it again",

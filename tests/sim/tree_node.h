@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -52,6 +53,7 @@ class TreeNode {
   OwnedParts& owner() { return *owner_; }
 
   std::optional<OwnerOptions> owner_options;  // of the next process
+  std::set<const TreeNode*> unreachable;      // from here
   bool is_connected = true;
   bool is_full = false;
 
@@ -102,7 +104,7 @@ class SimulatedLink : public LeafLink {
  private:
   bool IsConnected() const {
     if (&caller_ == &leaf_) return !leaf_.crashed();
-    return leaf_.answers() && caller_.answers();
+    return leaf_.answers() && caller_.answers() && !caller_.unreachable.contains(&leaf_);
   }
   template <class F>
   auto Call(const F& call) -> decltype(call()) {

@@ -66,7 +66,7 @@ TEST(TreeSimTest, NoReceiptIsForgottenAndNothingCountsTwice) {
   EXPECT_GT(total.accepted, static_cast<uint64_t>(5 * seeds));
   EXPECT_GT(total.duplicates, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.published, static_cast<uint64_t>(seeds));
-  EXPECT_GT(total.divided, static_cast<uint64_t>(seeds / 4));
+  EXPECT_GT(total.divided, static_cast<uint64_t>(seeds / 8));
   EXPECT_GT(total.compared, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.read, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.crashes, static_cast<uint64_t>(5 * seeds));

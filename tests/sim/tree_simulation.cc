@@ -26,6 +26,7 @@ TreeSimulation::TreeSimulation(uint64_t seed, std::string folder,
     options.connect = [this, owner = leaf.get()](const Leaf& peer) {
       return Connect(*owner, peer);
     };
+    options.now = now;
     options.shortest_pause = options.longest_pause = options.idle_pause =
         std::chrono::milliseconds(0);
     leaf->owner_options = std::move(options);

@@ -50,11 +50,11 @@ std::string TreeSimulation::CheckRound(Round& round) {
 bool TreeSimulation::MayFail(const Round& round, std::string_view failure) const {
   if (failure.starts_with("LEAF_LOST")) return round.lost_a_leaf && !round.leaf_wait.has_value();
   if (!round.owners) return false;
-  const bool is_lost = failure.starts_with("OWNER_LOST");
-  if (is_lost || failure.starts_with("OWNER_FAILED")) {
-    if (round.lost_a_leaf) return true;
-  }
-  return is_lost && round.leaf_wait.has_value() && now_ - round.seal_asked >= *round.leaf_wait;
+  if (!failure.starts_with("OWNER_LOST") && !failure.starts_with("OWNER_FAILED")) return false;
+  if (round.lost_a_leaf) return true;
+  const bool is_late = failure.starts_with("OWNER_LOST") ||
+                       failure.find("sends this owner nothing") != std::string_view::npos;
+  return is_late && round.leaf_wait.has_value() && now_ - round.seal_asked >= *round.leaf_wait;
 }
 
 std::string TreeSimulation::CheckPublished(Round& round, const RoundSnapshot& seen) {
@@ -183,6 +183,7 @@ std::string TreeSimulation::End() {
   loses_answers_ = false;
   for (TreeNode* node : Nodes()) {
     node->is_connected = true;
+    node->unreachable.clear();
     node->is_full = false;
     node->BeginStep(-1, -1);
   }

@@ -174,6 +174,15 @@ std::string TreeSimulation::AbortOrDelete() {
 std::string TreeSimulation::ChangeConnection() {
   const std::vector<TreeNode*> nodes = Nodes();
   TreeNode& node = *nodes[Below(nodes.size())];
+  if (Chance(30)) {  // one way only
+    const bool heals = Chance(70);
+    for (TreeNode* each : nodes) {
+      if (heals) each->unreachable.clear();
+    }
+    if (!heals) node.unreachable.insert(nodes[Below(nodes.size())]);
+    log_(heals ? "every server reaches every other" : "a server does not reach another");
+    return "";
+  }
   node.is_connected = !node.is_connected || Chance(75);
   log_(node.is_connected ? "connected" : "cut off");
   return "";

@@ -2,8 +2,12 @@
 #ifndef SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 #define SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +46,23 @@ inline TestUpdate UpdateOf(int contributor) {
   return update;
 }
 
+// An owner's way to a peer.
+class PeerLeaf : public LocalLeaf {
+ public:
+  PeerLeaf(OneServer*& server, LeafCalls& calls, std::function<bool()> is_cut)
+      : LocalLeaf(server, calls), is_cut_(std::move(is_cut)) {}
+  absl::Status ReadPartial(
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
+      const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
+    if (is_cut_()) return absl::UnavailableError("the owner has no way to the leaf");
+    return LocalLeaf::ReadPartial(name, rows, likely, on_header, on_bytes);
+  }
+
+ private:
+  const std::function<bool()> is_cut_;
+};
+
 // A tree whose leaves may own rows.
 class OwnerBench : public TreeBench {
  public:
@@ -51,9 +72,12 @@ class OwnerBench : public TreeBench {
   }
   std::unique_ptr<OwnedParts> Owner(OneServer& server) {
     OwnerOptions options{.peers = list};
-    options.connect = [this](const Leaf& leaf) {
-      return std::make_unique<LocalLeaf>(answering[leaf.id], calls);
+    options.connect = [this, &server](const Leaf& leaf) {
+      return std::make_unique<PeerLeaf>(answering[leaf.id], calls, [this, &server, leaf] {
+        return cut.contains({&server, leaf.id});
+      });
     };
+    options.now = [this] { return now; };
     options.shortest_pause = options.longest_pause = options.idle_pause =
         std::chrono::milliseconds(0);
     return std::make_unique<OwnedParts>(options, server.engine(), server.store());
@@ -89,6 +113,7 @@ class OwnerBench : public TreeBench {
   }
 
   std::vector<std::unique_ptr<OwnedParts>> owners;
+  std::set<std::pair<const OneServer*, std::string>> cut;  // owners, and what they do not reach
 };
 
 inline absl::StatusOr<RoundSnapshot> Create(OwnerBench& bench, CreateRoundArgs args) {
