@@ -1,11 +1,15 @@
-"""Measures sums in a Python process beside the C++ library's time for the same updates.
+"""Measures sums in a Python process beside the C++ library's time for the same updates, and those of several threads at once.
 
-    PYTHONPATH=FOLDER python3 bench/embedded_bench.py --reduce-bench FILE --json FILE [--quick]
+    PYTHONPATH=FOLDER python3 bench/embedded_bench.py [--reduce-bench FILE] [--threads 8] --json FILE [--quick]
 
 FOLDER holds the package with its native library, FILE is the program of bench/reduce. The library's time is that of its plan
 "auto": staging, which copies the updates into its memory and checks them, and the reduction. Ours is the whole call, from a
-list of numpy arrays to numpy arrays. Both run in turns, and of each the median counts. Needs python3-grpcio, python3-numpy and
-python3-protobuf.
+list of numpy arrays to numpy arrays. Both run in turns, and of each the median counts.
+
+--threads N lets N Python threads sum the same updates at once, each into a result of its own, in turns with one thread that
+does as many sums. The back end itself uses every processor for a large sum, also where one thread calls it.
+
+Needs python3-grpcio, python3-numpy and python3-protobuf.
 """
 
 import argparse
@@ -15,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -31,6 +36,8 @@ CASES = [
     cases.Case(4 * 10**6, 10**6, 100, "uniform", "sorted", 16),
 ]
 QUICK = [cases.Case(10**6, 10**7, 10)]
+# (updates, entries of each, sums of a turn)
+CROWDED = [(10, 100, 4000), (10, 10**5, 80), (100, 10**5, 8)]
 
 
 def updates_of(path):
@@ -86,21 +93,78 @@ def measure(case, program, repetitions, folder):
         }
 
 
+def sum_at_once(threads, updates, sums):
+    """(seconds, processor seconds) of `sums` sums, shared out among the threads; all have the same bits."""
+    results, ready = [], threading.Barrier(threads + 1)
+
+    def work():
+        ready.wait()
+        for _ in range(sums // threads):
+            result = sparse_sum(updates, target=IN_PROCESS)
+        results.append((result.indices.tobytes(), result.values.tobytes()))
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    begin, cpu_begin = time.monotonic(), time.process_time()
+    ready.wait()
+    for worker in workers:
+        worker.join()
+    taken = time.monotonic() - begin, time.process_time() - cpu_begin
+    if len(results) != threads or len(set(results)) != 1:
+        sys.exit(f"{len(results)} of {threads} threads have {len(set(results))} results")
+    return taken
+
+
+def measure_threads(threads, contributors, entries, sums, repetitions):
+    random = np.random.default_rng(1)
+    num_rows = 10 * contributors * entries
+    updates = []
+    for _ in range(contributors):
+        rows = np.unique(random.integers(0, num_rows, entries))
+        updates.append((rows, random.standard_normal(len(rows), dtype=np.float32), [num_rows]))
+    sum_at_once(threads, updates, sums)  # makes the threads
+    pairs = [
+        [sum_at_once(count, updates, sums) for count in (1, threads)] for _ in range(repetitions)
+    ]
+    one, all_threads = (
+        [statistics.median(part) / sums for part in zip(*each)] for each in zip(*pairs)
+    )
+    return {
+        "updates": contributors,
+        "entries": sum(len(rows) for rows, _, _ in updates),
+        "threads": threads,
+        "one_ms": 1e3 * one[0],
+        "ms": 1e3 * all_threads[0],
+        "one_cpu_ms": 1e3 * one[1],
+        "cpu_ms": 1e3 * all_threads[1],
+        "sums_a_second_to_one": statistics.median(a[0] / b[0] for a, b in pairs),
+        "repetitions": repetitions,
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--reduce-bench", type=pathlib.Path, required=True)
+    parser.add_argument("--reduce-bench", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--threads", type=int, help="Python threads that sum at once")
     parser.add_argument("--quick", action="store_true", help="one case of 10^6 entries")
     arguments = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory(dir=arguments.json.parent) as folder:
-        for case in QUICK if arguments.quick else CASES:
-            for row in measure(
-                case, arguments.reduce_bench, 3 if arguments.quick else 7, pathlib.Path(folder)
-            ):
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-    arguments.json.write_text(json.dumps({"benchmark": "embedded", "rows": rows}, indent=1) + "\n")
+    report = {"benchmark": "embedded"}
+    repetitions = 3 if arguments.quick else 7
+    if arguments.reduce_bench:
+        report["rows"] = []
+        with tempfile.TemporaryDirectory(dir=arguments.json.parent) as name:
+            for case in QUICK if arguments.quick else CASES:
+                for row in measure(case, arguments.reduce_bench, repetitions, pathlib.Path(name)):
+                    report["rows"].append(row)
+                    print(json.dumps(row), flush=True)
+    if arguments.threads:
+        at_once = report.setdefault("tables", {}).setdefault("threads at once", [])
+        for crowd in CROWDED[:2] if arguments.quick else CROWDED:
+            at_once.append(measure_threads(arguments.threads, *crowd, repetitions))
+            print(json.dumps(at_once[-1]), flush=True)
+    arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -52,12 +52,12 @@ def errors(target):
     take_identity()
     initial = task.initial_arrays()
     random = np.random.default_rng(3)
-    for size in (0, 0.1, 1):
+    for size, counts in ((0, (10, 50)), (0.1, (10, 50)), (1, (10, 50)), (0.2, (50, 200))):
         start = {
             n: (a + size * random.normal(size=a.shape)).astype(np.float32)
             for n, a in initial.items()
         }
-        for clients in (10, 50):
+        for clients in counts:
             trained = []
             for node in range(clients):
                 arrays = {n: a.copy() for n, a in start.items()}

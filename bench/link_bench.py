@@ -1,6 +1,6 @@
 """Measures what `encoding="auto"` takes beside `coo.raw` and `coo.packed`: on loopback, and on a link of 100 Mbit/s.
 
-    PYTHONPATH=FOLDER python3 bench/link_bench.py --server PROGRAM --json FILE [--quick] [--links loopback,100mbit] [--only TEXT]
+    PYTHONPATH=FOLDER python3 bench/link_bench.py --server PROGRAM --json FILE [--quick] [--links loopback,100mbit] [--only TEXT[=N]]...
 
 FOLDER holds the package with its native library. The link is a network namespace whose only way to the server is limited by
 `tc`; this needs root and iproute2. Each submit is made by a process of its own, from arrays in memory to the receipt; the
@@ -168,9 +168,22 @@ def serving(program, host, folder):
         process.wait()
 
 
-def measure(target, prefix, link, names, scale, repetitions):
+def wanted(only, repetitions):
+    """The repetitions of each update whose name has one of these texts; all updates where there is none."""
+    counts = {}
+    for text in only or [""]:
+        text, _, count = text.partition("=")
+        names = [name for name in UPDATES if text in name]
+        if not names:
+            sys.exit(f'--only: no update has "{text}" in its name, only {", ".join(UPDATES)}')
+        for name in names:
+            counts[name] = int(count or repetitions)
+    return counts
+
+
+def measure(target, prefix, link, counts, scale):
     """Rows of one link: each encoding of each update."""
-    for name in names:
+    for name, repetitions in counts.items():
         found = {encoding: [] for encoding in ENCODINGS}
         for _ in range(repetitions):
             for encoding in ENCODINGS:
@@ -211,12 +224,17 @@ def main():
     parser.add_argument("--server", type=pathlib.Path, required=True)
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--links", default="loopback,100mbit")
-    parser.add_argument("--only", default="", help="only updates whose name has this text")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT[=N]",
+        help="only updates whose name has this text, N times each; may be given several times",
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="an eighth of the entries, once")
     arguments = parser.parse_args()
     scale, repetitions = (8, 1) if arguments.quick else (1, arguments.repetitions)
-    names = [name for name in UPDATES if arguments.only in name]
+    counts = wanted(arguments.only, repetitions)
     rows = []
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -224,7 +242,7 @@ def main():
             prefix = [] if link == "loopback" else stack.enter_context(namespace())
             host = "127.0.0.1" if link == "loopback" else OUTSIDE
             target = stack.enter_context(serving(arguments.server, host, folder))
-            for row in measure(target, prefix, link, names, scale, repetitions):
+            for row in measure(target, prefix, link, counts, scale):
                 rows.append(row)
                 print(json.dumps(row), flush=True)
     arguments.json.write_text(json.dumps({"benchmark": "link", "rows": rows}, indent=1) + "\n")

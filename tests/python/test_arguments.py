@@ -413,6 +413,39 @@ def test_weights_of_integers_are_not_rounded():
         encode(floats, integers)
 
 
+class OnlyFloat:
+    """A number as of another package, of which Python can make a float, and nothing else."""
+
+    def __init__(self, number):
+        self._number = number
+
+    def __float__(self):
+        return self._number
+
+
+@pytest.mark.parametrize("value_type", ["f32", "i64"])
+def test_a_weight_may_have_float_alone(where, client, value_type):
+    values = np.ones(1, {"f32": np.float32, "i64": np.int64}[value_type])
+    round = client.create_round([TensorSpec("n", [1], value_type, sparse_dim=0)])
+    round.submit({"n": values}, contributor="a", weight=OnlyFloat(3.0))
+    round.seal()
+    assert round.result()["n"].tolist() == [3]
+    round.delete()
+    total = sparse_sum([values, values], weights=[OnlyFloat(2.0), OnlyFloat(3.0)], **where)
+    assert total.tolist() == [5]
+
+
+def test_a_weight_with_float_alone_is_checked_as_others_are(client):
+    round = client.create_round([TensorSpec("n", [1], "i64", sparse_dim=0)])
+    for number in (float(2**24 + 1), 1e-60, 1e60):
+        with pytest.raises(InvalidUpdateError, match="weight") as refusal:
+            round.submit({"n": np.ones(1, np.int64)}, contributor="a", weight=OnlyFloat(number))
+        assert refusal.value.reason == "INVALID_WEIGHT"
+    assert round.info().contributors == 0
+    round.abort()
+    round.delete()
+
+
 def test_weights_of_every_kind_of_number(client):
     round = client.create_round([TensorSpec("n", [1], "f32", sparse_dim=0)])
     weights = [2, 2.0, np.float32(2), np.float64(2), np.int8(2), np.uint64(2), np.array(2.0)]

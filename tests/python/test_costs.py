@@ -66,13 +66,15 @@ def test_a_list_of_numbers_is_one_tensor_without_a_look_at_each():
     assert calls(lambda: flatten(numbers)) < 100
 
 
-def test_two_indexed_dimensions_are_packed_in_little_more_than_one():
+def test_two_indexed_dimensions_are_packed_in_little_more_than_one(packed_by):
     tensor, rows = matrix()
     options = EncodeOptions("coo.packed", "raw")
+    encode_tensor("t", tensor, options)  # loads the library
     of_one = calls(lambda: encode_rows(rows))
     assert calls(lambda: encode_tensor("t", tensor, options)) < of_one + 200
-    of_one = peak_bytes(lambda: encode_rows(rows))
-    assert peak_bytes(lambda: encode_tensor("t", tensor, options)) < of_one + 4 * rows.nbytes
+    # numpy makes one array of the rows; the library reads the indices where they are.
+    of_one = peak_bytes(lambda: encode_rows(rows)) + rows.nbytes if packed_by == "numpy" else 0
+    assert peak_bytes(lambda: encode_tensor("t", tensor, options)) < of_one + rows.nbytes // 2
 
 
 def test_auto_costs_little_where_nothing_is_packed():
