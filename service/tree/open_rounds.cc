@@ -48,7 +48,8 @@ absl::Status TreeRounds::CheckArgs(const CreateRoundArgs& args) const {
     return invalid("INVALID_SPEC", "the round of a leaf has publish_partial");
   }
   if (options_.leaves.empty()) {
-    if (!args.spec.policy.leaf_wait.has_value()) return absl::OkStatus();
+    const bool is_owner = tree.part.has_value();
+    if (is_owner || !args.spec.policy.leaf_wait.has_value()) return absl::OkStatus();
     return invalid("INVALID_POLICY",
                    "policy.leaf_wait is for servers that were started with leaves");
   }

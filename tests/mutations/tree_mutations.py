@@ -7,6 +7,7 @@ PARTIALS = Checker("service_engine_partial_partial_rounds_test")
 
 SEAL = "service/tree/seal_rounds.cc"
 LEAF = "service/tree/leaf_work.cc"
+DIVIDE = "service/tree/owners/divide_rounds.cc"
 TRANSFER = "service/tree/receive_partial.cc"
 
 TREE_MUTATIONS = (
@@ -44,6 +45,11 @@ TREE_MUTATIONS = (
                 SEAL,
                 "is_late = wait.has_value() && (is_late || now - since >= *wait);",
                 "is_late = is_late || (wait.has_value() && now - since >= *wait);",
+            ),
+            (
+                SEAL,
+                "  if (!own->spec.policy.leaf_wait.has_value()) {\n    if (const std::string why",
+                "  if (false) {\n    if (const std::string why",
             ),
         ),
         TREES,
@@ -85,6 +91,49 @@ TREE_MUTATIONS = (
                 "if (!tree.self.empty() && !is_partial) return absl::OkStatus();",
             ),
         ),
+        TREES,
+    ),
+    Mutation(
+        "an owner publishes its rows before all leaves are counted",
+        (
+            (
+                "service/tree/owners/owned_parts.cc",
+                "std::ranges::all_of(tree.leaves, [&](const Leaf& leaf) { return IsCounted(round, leaf.id); });",
+                "std::ranges::any_of(tree.leaves, [&](const Leaf& leaf) { return IsCounted(round, leaf.id); });",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "a leaf that is given up owns rows",
+        (
+            (
+                DIVIDE,
+                "if (counted.has_value() && counted->update_id != kGivenUpId) leaves.push_back(leaf);",
+                "if (counted.has_value()) leaves.push_back(leaf);",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "the parts of a deleted round stay at their owners",
+        (
+            (
+                DIVIDE,
+                "if (!IsSilence(ended)) ended = Note(round, leaf, link->Delete(name));",
+                "",
+            ),
+        ),
+        TREES,
+    ),
+    Mutation(
+        "an owner waits without end for a leaf that only the root reaches",
+        (("service/tree/owners/owned_parts.cc", "    EndIfLate(round);  // of all", "    // of all"),),
+        Checker("service_tree_owners_test"),
+    ),
+    Mutation(
+        "an owner that has lost its round is not given it again",
+        ((DIVIDE, "if (absl::IsNotFound(there.status())) now.part = {};", ""),),
         TREES,
     ),
     Mutation(

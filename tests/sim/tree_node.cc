@@ -6,7 +6,9 @@
 
 #include "base/status.h"
 #include "service/engine/partial/partial_body.h"
+#include "service/engine/partial/partial_slices.h"
 #include "service/store/store_errors.h"
+#include "tests/service/tree/result_bytes.h"
 
 namespace sparseagg::sim {
 namespace {
@@ -36,11 +38,15 @@ absl::Status TreeNode::Start() {
     return std::chrono::steady_clock::time_point(now_().time_since_epoch());
   };
   engine_ = MakeEngine(options, backend_, *store_);
+  if (owner_options.has_value()) {
+    owner_ = std::make_unique<OwnedParts>(*owner_options, *engine_, *store_);
+  }
   return engine_->Recover();
 }
 
 void TreeNode::Stop() {
   executor_.DropAll();
+  owner_.reset();
   engine_.reset();
   store_.reset();
 }
@@ -79,7 +85,7 @@ absl::Status TreeNode::PassFailpoint(Failpoint point) {
   return StoreFull();
 }
 
-// --- The root's calls ---
+// --- Calls ---
 
 absl::Status SimulatedLink::Silence() {
   return MakeError(absl::StatusCode::kUnavailable, "CANNOT_CONNECT", "simulated");
@@ -115,14 +121,19 @@ absl::Status SimulatedLink::GiveUp(const std::string& name) {
 }
 
 absl::Status SimulatedLink::ReadPartial(
-    const std::string& name, const std::optional<RowRange>& /*rows: no owners here*/,
-    uint64_t /*likely*/,
+    const std::string& name, const std::optional<RowRange>& rows, uint64_t /*likely*/,
     const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
     const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) {
   constexpr uint64_t kChunk = 100;
   if (!IsConnected() || loses_answer_()) return Silence();
   SPARSEAGG_ASSIGN_OR_RETURN(const auto result, leaf_.engine().Result(name));
-  const std::string_view bytes = result->partial;
+  std::string part;
+  if (rows.has_value()) {
+    SPARSEAGG_RETURN_IF_ERROR(CheckRowRange(*rows, result->spec.tensors));
+    SPARSEAGG_ASSIGN_OR_RETURN(const PartialSlices cut, CutPartial(result->partial, *rows));
+    while (part.size() < cut.size()) part += cut.Piece(part.size(), cut.size());
+  }
+  const std::string_view bytes = rows.has_value() ? part : result->partial;
   SPARSEAGG_ASSIGN_OR_RETURN(uint64_t offset,
                              on_header({bytes.size(), std::string(PartialDigest(bytes))}));
   for (; offset < bytes.size(); offset += kChunk) {
@@ -130,6 +141,24 @@ absl::Status SimulatedLink::ReadPartial(
     SPARSEAGG_RETURN_IF_ERROR(on_bytes(offset, bytes.substr(offset, kChunk)));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<OwnerRound> SimulatedLink::GetOwned(const std::string& name) {
+  return Call([&]() -> absl::StatusOr<OwnerRound> {
+    SPARSEAGG_ASSIGN_OR_RETURN(const RoundSnapshot round, leaf_.engine().GetRound(name));
+    OwnerRound owned = {round.state, round.failure, {}, round.manifest.value_or(Manifest())};
+    for (const TensorStatus& tensor : round.tensors) owned.nnz.push_back(tensor.nnz_result);
+    return owned;
+  });
+}
+
+absl::StatusOr<Verification> SimulatedLink::Verify(const std::string& name) {
+  return Call([&] { return leaf_.engine().VerifyRound(name, [] { return false; }); });
+}
+
+void SimulatedLink::ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                               PartReader::Done done) {
+  done(Call([&] { return testing::ReadPiece(leaf_.engine(), name, request); }));
 }
 
 }  // namespace sparseagg::sim

@@ -1,5 +1,5 @@
 // A server of a simulated tree (tree_simulation.h): a real engine and store on a disk that can be
-// full or fail, with a process that can end at any failpoint; and the root's way to a leaf.
+// full or fail, with a process that can end at any failpoint; and the way from one to another.
 #ifndef SPARSEAGG_TESTS_SIM_TREE_NODE_H_
 #define SPARSEAGG_TESTS_SIM_TREE_NODE_H_
 
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,6 +17,7 @@
 #include "service/store/durable_store.h"
 #include "service/store/failpoints.h"
 #include "service/tree/leaf_link.h"
+#include "service/tree/owners/owned_parts.h"
 #include "tests/support/manual_executor.h"
 
 namespace sparseagg::sim {
@@ -46,7 +49,11 @@ class TreeNode {
   Engine& engine() { return *engine_; }
   DurableStore& store() { return *store_; }
   testing::ManualExecutor& executor() { return executor_; }
+  // REQUIRES: owner_options was set when the process started.
+  OwnedParts& owner() { return *owner_; }
 
+  std::optional<OwnerOptions> owner_options;  // of the next process
+  std::set<const TreeNode*> unreachable;      // from here
   bool is_connected = true;
   bool is_full = false;
 
@@ -68,14 +75,16 @@ class TreeNode {
   testing::ManualExecutor executor_;
   std::unique_ptr<DurableStore> store_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<OwnedParts> owner_;
 };
 
-// The calls reach a leaf that answers, from a root whose process has not ended. `loses_answer` is
-// asked after each of them.
+// The calls reach a leaf that answers, from a server whose process has not ended: the root, or an
+// owner, which reaches itself always and others while it is connected. `loses_answer` is asked
+// after each of them.
 class SimulatedLink : public LeafLink {
  public:
-  SimulatedLink(const TreeNode& root, TreeNode& leaf, std::function<bool()> loses_answer)
-      : root_(root), leaf_(leaf), loses_answer_(std::move(loses_answer)) {}
+  SimulatedLink(const TreeNode& caller, TreeNode& leaf, std::function<bool()> loses_answer)
+      : caller_(caller), leaf_(leaf), loses_answer_(std::move(loses_answer)) {}
 
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override;
   absl::StatusOr<LeafRound> Get(const std::string& name) override;
@@ -87,9 +96,16 @@ class SimulatedLink : public LeafLink {
       const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
       const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
       const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override;
+  absl::StatusOr<OwnerRound> GetOwned(const std::string& name) override;
+  absl::StatusOr<Verification> Verify(const std::string& name) override;
+  void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
+                  PartReader::Done done) override;
 
  private:
-  bool IsConnected() const { return leaf_.answers() && !root_.crashed(); }
+  bool IsConnected() const {
+    if (&caller_ == &leaf_) return !leaf_.crashed();
+    return leaf_.answers() && caller_.answers() && !caller_.unreachable.contains(&leaf_);
+  }
   template <class F>
   auto Call(const F& call) -> decltype(call()) {
     if (!IsConnected()) return Silence();
@@ -100,7 +116,7 @@ class SimulatedLink : public LeafLink {
   static absl::Status Silence();
   static absl::StatusOr<LeafRound> Of(const absl::StatusOr<RoundSnapshot>& round);
 
-  const TreeNode& root_;
+  const TreeNode& caller_;
   TreeNode& leaf_;
   const std::function<bool()> loses_answer_;
 };

@@ -33,6 +33,10 @@ std::string RunSeed(uint64_t seed, bool verbose, TreeCounts& total) {
   total.duplicates += counts.duplicates;
   total.strays += counts.strays;
   total.published += counts.published;
+  total.early += counts.early;
+  total.divided += counts.divided;
+  total.compared += counts.compared;
+  total.read += counts.read;
   total.given_up += counts.given_up;
   total.lost += counts.lost;
   total.crashes += counts.crashes;
@@ -53,12 +57,18 @@ TEST(TreeSimTest, NoReceiptIsForgottenAndNothingCountsTwice) {
   }
   std::cout << seeds << " seeds: " << total.accepted << " updates, " << total.duplicates
             << " resends, " << total.strays << " at another server, " << total.published
-            << " results, " << total.given_up << " leaves given up, " << total.lost << " emptied, "
-            << total.crashes << " crashes, " << total.disk_errors << " errors of a disk\n";
+            << " results, " << total.early << " of them before the end, " << total.divided
+            << " of these divided, " << total.compared << " compared with one server's, "
+            << total.read << " read, " << total.given_up << " leaves given up, " << total.lost
+            << " emptied, " << total.crashes << " crashes, " << total.disk_errors
+            << " errors of a disk\n";
   // Each of these must happen, because a simulation without an event does not test it.
   EXPECT_GT(total.accepted, static_cast<uint64_t>(5 * seeds));
   EXPECT_GT(total.duplicates, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.published, static_cast<uint64_t>(seeds));
+  EXPECT_GT(total.divided, static_cast<uint64_t>(seeds / 8));
+  EXPECT_GT(total.compared, static_cast<uint64_t>(seeds));
+  EXPECT_GT(total.read, static_cast<uint64_t>(seeds));
   EXPECT_GT(total.crashes, static_cast<uint64_t>(5 * seeds));
   EXPECT_GT(total.disk_errors, static_cast<uint64_t>(seeds / 2));
   EXPECT_GT(total.given_up, 0u);

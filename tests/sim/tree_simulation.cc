@@ -14,11 +14,22 @@ TreeSimulation::TreeSimulation(uint64_t seed, std::string folder,
     : random_(seed), log_(std::move(log)), backend_(testing::MakeBackend("cpu")) {
   const auto now = [this] { return now_; };
   root_ = std::make_unique<TreeNode>(folder + "/root", *backend_, now);
-  const size_t leaves = 1 + Below(4);
+  one_ = std::make_unique<TreeNode>(folder + "/one", *backend_, now);
+  const size_t leaves = 1 + Below(Chance(25) ? 8 : 4);
   for (size_t i = 0; i < leaves; ++i) {
     const std::string id = absl::StrCat("leaf-", i);
     list_.push_back({id, absl::StrCat("host-", i, ":50061")});
     leaves_[id] = std::make_unique<TreeNode>(absl::StrCat(folder, "/", id), *backend_, now);
+  }
+  for (const auto& [id, leaf] : leaves_) {
+    OwnerOptions options{.peers = list_};
+    options.connect = [this, owner = leaf.get()](const Leaf& peer) {
+      return Connect(*owner, peer);
+    };
+    options.now = now;
+    options.shortest_pause = options.longest_pause = options.idle_pause =
+        std::chrono::milliseconds(0);
+    leaf->owner_options = std::move(options);
   }
 }
 
@@ -30,12 +41,14 @@ std::vector<TreeNode*> TreeSimulation::Nodes() {
   return nodes;
 }
 
+std::unique_ptr<LeafLink> TreeSimulation::Connect(const TreeNode& caller, const Leaf& leaf) {
+  return std::make_unique<SimulatedLink>(caller, LeafNode(leaf.id),
+                                         [this] { return loses_answers_ && Chance(3); });
+}
+
 void TreeSimulation::StartRoot() {
   TreeOptions options{.leaves = list_};
-  options.connect = [this](const Leaf& leaf) {
-    return std::make_unique<SimulatedLink>(*root_, LeafNode(leaf.id),
-                                           [this] { return loses_answers_ && Chance(3); });
-  };
+  options.connect = [this](const Leaf& leaf) { return Connect(*root_, leaf); };
   options.now = [this] { return now_; };
   options.poll_interval = options.goal_poll_interval = std::chrono::milliseconds(0);
   options.shortest_pause = options.longest_pause = std::chrono::milliseconds(0);
@@ -77,17 +90,25 @@ std::string TreeSimulation::LeafOf(const Round& round, const std::string& contri
 std::string TreeSimulation::Step() {
   for (TreeNode* node : Nodes()) {
     node->BeginStep(Chance(3) ? static_cast<int>(Below(6)) : -1,
-                    Chance(3) ? static_cast<int>(Below(8)) : -1);
-    if (Chance(1)) node->is_full = !node->is_full;
+                    Chance(3) ? static_cast<int>(Below(12)) : -1);
+    // What is rare enough that rounds end in between.
+    if (node->is_full ? Chance(15) : Chance(1)) node->is_full = !node->is_full;
   }
   using Kind = std::string (TreeSimulation::*)();
-  constexpr std::pair<int, Kind> kKinds[] = {
-      {60, &TreeSimulation::Create},      {350, &TreeSimulation::Submit},
-      {30, &TreeSimulation::Seal},        {20, &TreeSimulation::AbortOrDelete},
-      {200, &TreeSimulation::WorkOnLeaf}, {80, &TreeSimulation::Tick},
-      {160, &TreeSimulation::RunTask},    {50, &TreeSimulation::ChangeConnection},
-      {15, &TreeSimulation::Kill},        {1, &TreeSimulation::LoseLeaf},
-      {34, &TreeSimulation::PassTime}};
+  constexpr std::pair<int, Kind> kKinds[] = {{60, &TreeSimulation::Create},
+                                             {210, &TreeSimulation::Submit},
+                                             {40, &TreeSimulation::Seal},
+                                             {20, &TreeSimulation::AbortOrDelete},
+                                             {100, &TreeSimulation::WorkOnAll},
+                                             {140, &TreeSimulation::WorkOnLeaf},
+                                             {80, &TreeSimulation::Tick},
+                                             {80, &TreeSimulation::WorkOnOwner},
+                                             {30, &TreeSimulation::Read},
+                                             {140, &TreeSimulation::RunTask},
+                                             {50, &TreeSimulation::ChangeConnection},
+                                             {15, &TreeSimulation::Kill},
+                                             {1, &TreeSimulation::LoseLeaf},
+                                             {34, &TreeSimulation::PassTime}};
   auto drawn = static_cast<int>(Below(1000));
   for (const auto& [share, kind] : kKinds) {
     drawn -= share;

@@ -6,7 +6,9 @@
 //   - an update that was receipted is answered with the same receipt again, by its leaf only;
 //   - a round that was created, sealed, published or deleted stays so at the root;
 //   - a published sum has exactly the receipted updates of the leaves that the manifest does not
-//     name as given up, besides updates whose answer was lost, which it has or has not.
+//     name as given up, besides updates whose answer was lost, which it has or has not;
+//   - its bytes and digests are those of one server that gets the same updates, also where leaves
+//     own its rows.
 // At the end, when all servers answer, every round is published and then gone everywhere.
 #ifndef SPARSEAGG_TESTS_SIM_TREE_SIMULATION_H_
 #define SPARSEAGG_TESTS_SIM_TREE_SIMULATION_H_
@@ -20,11 +22,13 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "service/tree/tree_rounds.h"
 #include "sparse/backend.h"
+#include "tests/service/engine/testing.h"
 #include "tests/sim/tree_node.h"
 
 namespace sparseagg::sim {
@@ -34,6 +38,10 @@ struct TreeCounts {
   uint64_t duplicates = 0;
   uint64_t strays = 0;
   uint64_t published = 0;
+  uint64_t early = 0;     // of these, before the end
+  uint64_t divided = 0;   // in several parts, before the end
+  uint64_t compared = 0;  // with one server's
+  uint64_t read = 0;
   uint64_t given_up = 0;
   uint64_t lost = 0;
   uint64_t crashes = 0;
@@ -52,6 +60,7 @@ class TreeSimulation {
  private:
   // What a contributor knows of an update.
   struct Update {
+    std::set<std::string> sent;  // all ids that the contributor has used
     std::string update_id;
     bool receipted = false;  // otherwise the answer was lost
     uint64_t sequence = 0;
@@ -61,6 +70,8 @@ class TreeSimulation {
   struct Round {
     std::string name;
     std::optional<std::chrono::milliseconds> leaf_wait;
+    bool owners = false;
+    bool keeps_updates = false;
     bool created = false;
     bool may_be_created = false;
     bool sealed = false;
@@ -76,22 +87,34 @@ class TreeSimulation {
     // Since the publication:
     std::string digest;
     std::set<std::string> given_up;  // leaves
-    std::set<std::string> counted;   // contributors
+    // Contributors; once all parts of the result have been seen.
+    std::optional<std::set<std::string>> counted;
+    std::optional<std::string> bytes;  // of the result of one server
   };
 
   size_t Below(size_t bound) { return random_() % bound; }
   bool Chance(size_t percent) { return Below(100) < percent; }
   TreeNode& LeafNode(const std::string& id) { return *leaves_.at(id); }
-  static std::string ContributorOf(size_t row) { return "c" + std::to_string(row); }
-  static size_t RowOf(const std::string& contributor) { return std::stoul(contributor.substr(1)); }
-  static float ValueOf(const std::string& contributor) {
-    return 1.0f + static_cast<float>(RowOf(contributor));
+  // Contributor i has row i * kRowsApart of the first tensor for itself, so its rows are in all
+  // slices; of the second one, all have the same row.
+  static constexpr size_t kContributors = 12;
+  static constexpr size_t kRowsApart = 43'690;
+  static const std::vector<TensorSpec> kTensors;
+  static std::string ContributorOf(size_t number) { return "c" + std::to_string(number); }
+  static size_t NumberOf(const std::string& contributor) {
+    return std::stoul(contributor.substr(1));
   }
+  static float ValueOf(const std::string& contributor) {
+    return 1.0f + static_cast<float>(NumberOf(contributor));
+  }
+  static testing::TestUpdate UpdateOf(const Round& round, const std::string& contributor,
+                                      const std::string& update_id);
   std::string LeafOf(const Round& round, const std::string& contributor) const;
   bool IsGivenUp(const Round& round, const std::string& contributor) const {
     return round.given_up.contains(LeafOf(round, contributor));
   }
   Round* RandomRound();
+  std::unique_ptr<LeafLink> Connect(const TreeNode& caller, const Leaf& leaf);
   void StartRoot();
   // Returns whether the status is an error that a disk explains.
   bool IsFullDisk(const absl::Status& status);
@@ -110,6 +133,9 @@ class TreeSimulation {
   std::string Seal();
   std::string AbortOrDelete();
   std::string WorkOnLeaf();
+  std::string WorkOnOwner();
+  std::string WorkOnAll();
+  std::string Read();
   std::string Tick();
   std::string RunTask();
   std::string ChangeConnection();
@@ -120,7 +146,19 @@ class TreeSimulation {
   std::string RestartCrashed();
   std::string Check();
   std::string CheckRound(Round& round);
-  std::string CheckSum(Round& round, const RoundSnapshot& seen);
+  // Returns whether what has happened explains that the tree has ended the round.
+  bool MayFail(const Round& round, std::string_view failure) const;
+  std::string CheckPublished(Round& round, const RoundSnapshot& seen);
+  std::string CheckCounted(Round& round, const PublishedResult& result);
+  // Sets `entries` to row and value of each entry of the first tensor; returns false while an owner
+  // does not have its part.
+  bool ReadEntries(const PublishedResult& result, std::map<int64_t, float>& entries);
+  // Gives the counted updates to a server without leaves.
+  std::string CompareWithOneServer(Round& round, const Manifest& manifest);
+  std::string IdOf(const Round& round, const std::string& contributor);
+  // Reads the result as a client does.
+  std::string CheckBytes(const Round& round, bool all_answer);
+  std::string CheckAtEnd(Round& round);
   std::string End();
   void WorkUntilIdle();
 
@@ -130,6 +168,7 @@ class TreeSimulation {
   const std::unique_ptr<Backend> backend_;
   bool loses_answers_ = true;
   std::unique_ptr<TreeNode> root_;
+  std::unique_ptr<TreeNode> one_;  // a server without leaves, to which nothing happens
   std::map<std::string, std::unique_ptr<TreeNode>> leaves_;  // by id
   std::vector<Leaf> list_;
   std::unique_ptr<TreeRounds> tree_;

@@ -36,63 +36,100 @@ std::string TreeSimulation::CheckRound(Round& round) {
       return round.sealed || round.may_be_sealed ? "" : "sealed, and nobody asked for it";
     case RoundState::kAborted:
       round.aborted = true;
-      if (round.may_be_aborted) return "";
-      if (round.lost_a_leaf && !round.leaf_wait && seen.failure.starts_with("LEAF_LOST")) return "";
+      if (round.may_be_aborted || MayFail(round, seen.failure)) return "";
       return "aborted: " + seen.failure;
     case RoundState::kPublished:
       if (!round.sealed && !round.may_be_sealed) return "published, and nobody asked for it";
-      return CheckSum(round, seen);
+      return CheckPublished(round, seen);
     case RoundState::kRetired:
       break;
   }
   return "retired";
 }
 
-std::string TreeSimulation::CheckSum(Round& round, const RoundSnapshot& seen) {
+bool TreeSimulation::MayFail(const Round& round, std::string_view failure) const {
+  if (failure.starts_with("LEAF_LOST")) return round.lost_a_leaf && !round.leaf_wait.has_value();
+  if (!round.owners) return false;
+  if (!failure.starts_with("OWNER_LOST") && !failure.starts_with("OWNER_FAILED")) return false;
+  if (round.lost_a_leaf) return true;
+  const bool is_late = failure.starts_with("OWNER_LOST") ||
+                       failure.find("sends this owner nothing") != std::string_view::npos;
+  return is_late && round.leaf_wait.has_value() && now_ - round.seal_asked >= *round.leaf_wait;
+}
+
+std::string TreeSimulation::CheckPublished(Round& round, const RoundSnapshot& seen) {
   const auto result = root_->engine().Result(round.name);
   if (!result.ok()) return "published without a result: " + result.status().ToString();
   const Manifest& manifest = (*result)->manifest;
-  if (round.published) return manifest.result_digest == round.digest ? "" : "another result";
-  round.published = true;
-  round.digest = manifest.result_digest;
-  round.given_up = {manifest.given_up_leaves.begin(), manifest.given_up_leaves.end()};
-  ++counts_.published;
-  counts_.given_up += round.given_up.size();
+  if (round.published && manifest.result_digest != round.digest) return "another result";
+  if (!round.published) {
+    round.published = true;
+    round.digest = manifest.result_digest;
+    round.given_up = {manifest.given_up_leaves.begin(), manifest.given_up_leaves.end()};
+    ++counts_.published;
+    counts_.given_up += round.given_up.size();
+    counts_.early += loses_answers_ ? 1 : 0;
+    counts_.divided += loses_answers_ && manifest.parts.size() > 1 ? 1 : 0;
+  }
   if (!round.given_up.empty() && !round.leaf_wait) return "a leaf is given up without leaf_wait";
   if (!round.given_up.empty() && !round.lost_a_leaf && now_ - round.seal_asked < *round.leaf_wait) {
     return "a leaf is given up too soon";
   }
-  const SparseTensor& tensor = (*result)->tensors[0];
-  const std::vector<float> values = testing::Values<float>(tensor);
-  for (size_t entry = 0; entry < values.size(); ++entry) {
-    const std::string contributor = ContributorOf(tensor.indices[entry]);
-    round.counted.insert(contributor);
-    if (values[entry] != ValueOf(contributor)) {
-      return absl::StrCat(contributor, " counts with ", values[entry]);
-    }
+  if (!round.owners != manifest.parts.empty() && round.given_up.size() < list_.size()) {
+    return absl::StrCat("the result has ", manifest.parts.size(), " parts");
+  }
+  if (seen.contributors != manifest.contributors) return "other contributors than the manifest";
+  return round.counted.has_value() ? "" : CheckCounted(round, **result);
+}
+
+bool TreeSimulation::ReadEntries(const PublishedResult& result, std::map<int64_t, float>& entries) {
+  const auto add = [&](const SparseTensor& tensor) {
+    const std::vector<float> values = testing::Values<float>(tensor);
+    for (size_t i = 0; i < values.size(); ++i) entries[tensor.indices[i]] = values[i];
+  };
+  if (result.manifest.parts.empty()) add(result.tensors[0]);
+  for (const ResultPart& part : result.manifest.parts) {
+    const auto own = LeafNode(part.owner.id).engine().Result(part.round);
+    if (!own.ok()) return false;  // it is lost, or not yet published again after a restart
+    add((*own)->tensors[0]);
+  }
+  return true;
+}
+
+std::string TreeSimulation::CheckCounted(Round& round, const PublishedResult& result) {
+  std::map<int64_t, float> entries;
+  if (!ReadEntries(result, entries)) return "";
+  std::set<std::string> counted;
+  for (const auto& [row, value] : entries) {
+    const std::string contributor = ContributorOf(static_cast<size_t>(row) / kRowsApart);
+    counted.insert(contributor);
+    if (value != ValueOf(contributor)) return absl::StrCat(contributor, " counts with ", value);
     if (!round.updates.contains(contributor)) return contributor + " counts and was never sent";
     if (IsGivenUp(round, contributor)) return contributor + " counts, and its leaf is given up";
   }
   for (const auto& [contributor, update] : round.updates) {
-    if (update.receipted && !IsGivenUp(round, contributor) &&
-        !round.counted.contains(contributor)) {
+    if (update.receipted && !IsGivenUp(round, contributor) && !counted.contains(contributor)) {
       return contributor + " has a receipt and does not count";
     }
   }
-  if (manifest.contributors != round.counted.size() || seen.contributors != manifest.contributors ||
-      manifest.total_weight != static_cast<double>(round.counted.size())) {
+  const Manifest& manifest = result.manifest;
+  if (manifest.contributors != counted.size() ||
+      manifest.total_weight != static_cast<double>(counted.size())) {
     return absl::StrCat("the manifest has ", manifest.contributors, " contributors of weight ",
-                        manifest.total_weight, ", the sum ", round.counted.size());
+                        manifest.total_weight, ", the sum ", counted.size());
   }
-  return "";
+  round.counted = std::move(counted);
+  return CompareWithOneServer(round, manifest);
 }
 
 std::string TreeSimulation::Run(int steps) {
   for (TreeNode* node : Nodes()) {
     if (const absl::Status started = node->Restart(); !started.ok()) return started.ToString();
   }
+  if (const absl::Status started = one_->Restart(); !started.ok()) return started.ToString();
   StartRoot();
   if (const absl::Status read = tree_->Recover(); !read.ok()) return read.ToString();
+  if (list_.size() > 4) steps *= 2;  // each of them has to be worked on
   for (int step = 0; step < steps; ++step) {
     if (std::string wrong = Step(); !wrong.empty()) return absl::StrCat("step ", step, ": ", wrong);
   }
@@ -105,6 +142,7 @@ void TreeSimulation::WorkUntilIdle() {
     for (const Leaf& leaf : list_) {
       tree_->WorkOn(leaf.id);
       tree_->Transfer(leaf.id);
+      for (const Leaf& peer : list_) LeafNode(leaf.id).owner().Work(peer.id);
     }
     tree_->Tick();
     now_ += std::chrono::seconds(1);  // for what is tried again later
@@ -115,11 +153,37 @@ void TreeSimulation::WorkUntilIdle() {
   }
 }
 
+std::string TreeSimulation::CheckAtEnd(Round& round) {
+  if (!round.published) return "";
+  for (const auto& [contributor, update] : round.updates) {
+    const std::string leaf = LeafOf(round, contributor);
+    if (IsGivenUp(round, contributor)) {
+      if (!LeafNode(leaf).store().Find(round.name, contributor).has_value()) continue;
+      return contributor + " still has a receipt at a leaf that is given up";
+    }
+    if (round.lost_a_leaf || !update.receipted) continue;
+    if (std::string wrong = SubmitAt(round, contributor, leaf, update.update_id); !wrong.empty())
+      return wrong;
+  }
+  if (!round.counted.has_value()) {
+    return round.owners && round.lost_a_leaf ? "" : "a part of the result cannot be read";
+  }
+  if (std::string wrong = CheckBytes(round, true); !wrong.empty()) return wrong;
+  if (!round.owners) return "";
+  const auto verified = tree_->Verify(round.name, [] { return false; });
+  const std::string reason = ErrorReason(verified.status());
+  if (verified.ok() && verified->result_digest == round.digest) return "";
+  if (reason == "OWNER_LOST" && round.lost_a_leaf) return "";
+  if (reason == "UPDATES_NOT_KEPT" && !round.keeps_updates) return "";
+  return "is not verified: " + verified.status().ToString();
+}
+
 std::string TreeSimulation::End() {
   log_("the end");
   loses_answers_ = false;
   for (TreeNode* node : Nodes()) {
     node->is_connected = true;
+    node->unreachable.clear();
     node->is_full = false;
     node->BeginStep(-1, -1);
   }
@@ -147,16 +211,8 @@ std::string TreeSimulation::End() {
       return absl::StrCat(round.name, " does not end and is ",
                           std::string(RoundStateName(own->state)), leaves);
     }
-    for (const auto& [contributor, update] : round.updates) {
-      if (!round.published) continue;
-      const std::string leaf = LeafOf(round, contributor);
-      if (IsGivenUp(round, contributor)) {
-        if (!LeafNode(leaf).store().Find(round.name, contributor).has_value()) continue;
-        return contributor + " still has a receipt at a leaf that is given up";
-      }
-      if (round.lost_a_leaf || !update.receipted) continue;
-      if (std::string wrong = SubmitAt(round, contributor, leaf, update.update_id); !wrong.empty())
-        return wrong;
+    if (std::string wrong = CheckAtEnd(round); !wrong.empty()) {
+      return absl::StrCat(round.name, ": ", wrong);
     }
     if (const absl::Status deleted = root_->engine().DeleteRound(round.name); !deleted.ok()) {
       return "a deletion: " + deleted.ToString();

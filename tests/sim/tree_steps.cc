@@ -1,4 +1,4 @@
-// The steps of a simulated tree: requests of every kind, the root's work, faults and time.
+// The steps of a simulated tree: requests of every kind, faults and time.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,11 +9,22 @@
 namespace sparseagg::sim {
 namespace {
 
-constexpr size_t kContributors = 12;
 constexpr size_t kRounds = 3;  // at a time
-const TensorSpec kSpec = testing::Sparse("t", kContributors);
 
 }  // namespace
+
+const std::vector<TensorSpec> TreeSimulation::kTensors = {
+    testing::Sparse("t", kContributors* kRowsApart), testing::Sparse("s", 8)};
+
+testing::TestUpdate TreeSimulation::UpdateOf(const Round& round, const std::string& contributor,
+                                             const std::string& update_id) {
+  testing::TestUpdate update(round.name, contributor, 1.0f, update_id);
+  const float value = ValueOf(contributor);
+  update.Add<float>(kTensors[0], {static_cast<int64_t>(NumberOf(contributor) * kRowsApart)},
+                    {value});
+  update.Add<float>(kTensors[1], {3}, {0x1p-20f / value});
+  return update;
+}
 
 // Asks for a new round, or again for one whose creation failed.
 std::string TreeSimulation::Create() {
@@ -24,16 +35,20 @@ std::string TreeSimulation::Create() {
     if (live >= static_cast<std::ptrdiff_t>(kRounds)) return "";
     Round round;
     round.name = absl::StrCat("rounds/r", rounds_.size());
-    if (Chance(50)) round.leaf_wait = std::chrono::seconds(5);
+    if (Chance(50)) round.leaf_wait = std::chrono::seconds(Chance(50) ? 5 : 20);
+    round.owners = Chance(50);
+    round.keeps_updates = Chance(50);
     open = rounds_.insert(rounds_.end(), round);
   }
   log_("create " + open->name);
   CreateRoundArgs args;
   args.round_id = open->name.substr(std::string_view("rounds/").size());
   args.request_id = "create " + open->name;
-  args.spec = {.tensors = {kSpec},
+  args.spec = {.tensors = kTensors,
                .durability = Durability::kDurable,
-               .policy = {.leaf_wait = open->leaf_wait}};
+               .policy = {.leaf_wait = open->leaf_wait},
+               .keep_updates = open->keeps_updates};
+  args.spec.tree.owners = open->owners;
   const absl::Status created = tree_->Create(args).status();
   open->may_be_created = true;
   if (root_->crashed() || IsFullDisk(created)) return "";
@@ -63,8 +78,7 @@ std::string TreeSimulation::SubmitAt(Round& round, const std::string& contributo
   if (!node.is_connected) return "";
   const bool is_stray = node_id != LeafOf(round, contributor);
   log_(absl::StrCat("submit ", contributor, " ", update_id, " of ", round.name, " at ", node_id));
-  testing::TestUpdate update(round.name, contributor, 1.0f, update_id);
-  update.Add<float>(kSpec, {static_cast<int64_t>(RowOf(contributor))}, {ValueOf(contributor)});
+  testing::TestUpdate update = UpdateOf(round, contributor, update_id);
   const auto receipt = node.engine().Submit(update.header, update.tensors());
   if (is_stray) {
     ++counts_.strays;
@@ -72,7 +86,9 @@ std::string TreeSimulation::SubmitAt(Round& round, const std::string& contributo
     return "";
   }
   if (node.crashed()) {
-    round.updates.try_emplace(contributor, Update{.update_id = update_id});
+    const auto [known, is_new] = round.updates.try_emplace(contributor);
+    if (is_new) known->second.update_id = update_id;
+    known->second.sent.insert(update_id);
     return "";
   }
   if (receipt.ok()) return CheckReceipt(round, contributor, *receipt);
@@ -88,11 +104,13 @@ std::string TreeSimulation::CheckReceipt(Round& round, const std::string& contri
                            receipt.update_id != update.update_id)) {
     return absl::StrCat(contributor, " of ", round.name, " gets another receipt");
   }
-  if (round.published && !IsGivenUp(round, contributor) && !round.counted.contains(contributor)) {
+  if (round.counted.has_value() && !IsGivenUp(round, contributor) &&
+      !round.counted->contains(contributor)) {
     return absl::StrCat(contributor, " of ", round.name, " gets a receipt and does not count");
   }
   ++(receipt.duplicate ? counts_.duplicates : counts_.accepted);
-  update = {receipt.update_id, true, receipt.sequence};
+  update.sent.insert(receipt.update_id);
+  update = {std::move(update.sent), receipt.update_id, true, receipt.sequence};
   return "";
 }
 
@@ -136,6 +154,7 @@ std::string TreeSimulation::AbortOrDelete() {
   Round* round = RandomRound();
   if (round == nullptr || !round->created || round->deleted || !root_->is_connected) return "";
   if (round->published || round->aborted) {
+    if (round->published && !round->counted.has_value() && Chance(80)) return "";
     log_("delete " + round->name);
     const absl::Status deleted = root_->engine().DeleteRound(round->name);
     tree_->Changed(round->name);
@@ -152,33 +171,19 @@ std::string TreeSimulation::AbortOrDelete() {
   return "";
 }
 
-std::string TreeSimulation::WorkOnLeaf() {
-  const std::string& leaf = list_[Below(list_.size())].id;
-  log_("work on " + leaf);
-  tree_->WorkOn(leaf);
-  tree_->Transfer(leaf);
-  return "";
-}
-
-std::string TreeSimulation::Tick() {
-  log_("tick");
-  tree_->Tick();
-  return "";
-}
-
-std::string TreeSimulation::RunTask() {
-  const std::vector<TreeNode*> nodes = Nodes();
-  testing::ManualExecutor& executor = nodes[Below(nodes.size())]->executor();
-  if (executor.queued() == 0) return "";
-  log_("a task");
-  executor.RunOne(Below(executor.queued()));
-  return "";
-}
-
 std::string TreeSimulation::ChangeConnection() {
   const std::vector<TreeNode*> nodes = Nodes();
   TreeNode& node = *nodes[Below(nodes.size())];
-  node.is_connected = !node.is_connected || Chance(50);
+  if (Chance(30)) {  // one way only
+    const bool heals = Chance(70);
+    for (TreeNode* each : nodes) {
+      if (heals) each->unreachable.clear();
+    }
+    if (!heals) node.unreachable.insert(nodes[Below(nodes.size())]);
+    log_(heals ? "every server reaches every other" : "a server does not reach another");
+    return "";
+  }
+  node.is_connected = !node.is_connected || Chance(75);
   log_(node.is_connected ? "connected" : "cut off");
   return "";
 }

@@ -366,6 +366,11 @@ DEPENDENCIES = [
         r"tests/cuda/emulator/.*",
         [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "cub", "tests"],
     ),
+    # The bytes of one back end against those of another.
+    (
+        r"tests/cuda/devices/partials_test\.cc",
+        [*_LOW, "sparse", "sparse/", "cpu", "cuda", "cuda_runtime", "tests", "gtest"],
+    ),
     (r"tests/cuda/.*", [*_LOW, "sparse", "sparse/", "cuda", "cuda_runtime", "tests", "gtest"]),
     (
         r"tests/proto/.*",

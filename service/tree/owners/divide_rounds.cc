@@ -135,6 +135,7 @@ TreeRounds::Next TreeRounds::CreatePart(TreeRound& round, const RoundSnapshot& o
   args.spec.tensors = own.spec.tensors;
   args.spec.durability = own.spec.durability;
   args.spec.keep_updates = own.spec.keep_updates;
+  args.spec.policy.leaf_wait = own.spec.policy.leaf_wait;
   args.spec.tree = {.leaves = leaves,
                     .self = "",
                     .owners = true,

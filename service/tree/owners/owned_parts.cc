@@ -55,9 +55,9 @@ Backoff::Time OwnedParts::Work(const std::string& peer) {
     wakes = backoff.wakes();
   }
   bool again = false;
-  for (const RoundSnapshot& round : engine_.ListRounds("", SIZE_MAX)) {
-    if (round.state != RoundState::kOpen || !round.spec.tree.part.has_value()) continue;
+  for (const RoundSnapshot& round : OpenRounds()) {
     again = Take(round, peer) || again;
+    EndIfLate(round);  // of all peers: a call to one may take long
   }
   const std::lock_guard lock(mutex_);
   Backoff& backoff = backoffs_.at(peer);
@@ -67,6 +67,23 @@ Backoff::Time OwnedParts::Work(const std::string& peer) {
     backoff.Wait(wakes, now(), options_.idle_pause);
   }
   return backoff.due();
+}
+
+std::vector<RoundSnapshot> OwnedParts::OpenRounds() {
+  std::vector<RoundSnapshot> rounds = engine_.ListRounds("", SIZE_MAX);
+  std::erase_if(rounds, [](const RoundSnapshot& round) {
+    return round.state != RoundState::kOpen || !round.spec.tree.part.has_value();
+  });
+  std::ranges::sort(rounds, {}, [](const RoundSnapshot& round) {
+    return std::pair(round.create_time, round.spec.tree.part->round);
+  });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(progress_, [&](const auto& kept) {
+    return std::ranges::none_of(rounds, [&](const RoundSnapshot& round) {
+      return QualifiedName(round.tenant, round.name) == kept.first;
+    });
+  });
+  return rounds;
 }
 
 bool OwnedParts::IsCounted(const RoundSnapshot& round, const std::string& leaf) const {
@@ -84,7 +101,7 @@ bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
     const absl::Status received = ReceivePartial(
         engine_, link,
         {.to = name, .leaf = peer, .from = tree.part->round, .rows = tree.part->rows}, partial,
-        [](uint64_t) {}, own);
+        [&](uint64_t) { NoteProgress(name, peer); }, own);
     if (!received.ok()) return NoteFailure(round, peer, received);
     if (!own.ok() && !IsCounted(round, peer)) {
       LogError(round, peer, own);
@@ -97,6 +114,27 @@ bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
   const bool is_complete =
       std::ranges::all_of(tree.leaves, [&](const Leaf& leaf) { return IsCounted(round, leaf.id); });
   return is_complete && !engine_.SealRound(name).ok();
+}
+
+void OwnedParts::NoteProgress(const std::string& round, const std::string& leaf) {
+  const std::lock_guard lock(mutex_);
+  progress_[round][leaf] = options_.now();
+}
+
+void OwnedParts::EndIfLate(const RoundSnapshot& round) {
+  const std::optional<std::chrono::milliseconds> wait = round.spec.policy.leaf_wait;
+  if (!wait.has_value()) return;
+  std::string failure;
+  for (const Leaf& leaf : round.spec.tree.leaves) {
+    if (IsCounted(round, leaf.id)) continue;
+    const std::lock_guard lock(mutex_);
+    const auto now = options_.now();
+    auto& progress = progress_[QualifiedName(round.tenant, round.name)];
+    if (now - progress.try_emplace(leaf.id, now).first->second < *wait) continue;
+    failure = absl::StrCat("LEAF_LOST: leaf \"", leaf.id,
+                           "\" sends this owner nothing for leaf_wait: ", errors_[leaf.id]);
+  }
+  if (!failure.empty()) Fail(round, failure);
 }
 
 // A leaf that has no longer its round, or has aborted it, will not have it again. One that has just

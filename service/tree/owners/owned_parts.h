@@ -7,10 +7,13 @@
 //   all leaves counted          the own round is sealed, and published
 //
 // What is done is read from the own store, so a process that is killed anywhere goes on where it
-// was. The owner gives no leaf up: the root decides which leaves there are, and ends the round.
+// was. The owner gives no leaf up: the root decides which leaves there are, and ends the round. But
+// the root may reach a leaf that the owner does not. So the owner's round has the leaf_wait of the
+// root's, and fails when a leaf has sent nothing for so long, which the root sees.
 #ifndef SPARSEAGG_SERVICE_TREE_OWNERS_OWNED_PARTS_H_
 #define SPARSEAGG_SERVICE_TREE_OWNERS_OWNED_PARTS_H_
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,6 +33,9 @@ namespace sparseagg {
 struct OwnerOptions {
   std::vector<Leaf> peers;  // the leaves that this server may call; none: it owns nothing
   std::function<std::unique_ptr<LeafLink>(const Leaf&)> connect;
+  std::function<std::chrono::system_clock::time_point()> now = [] {
+    return std::chrono::system_clock::now();
+  };
   // Of what is repeated until it succeeds: it begins with the first and doubles up to the second.
   std::chrono::milliseconds shortest_pause{10};
   std::chrono::milliseconds longest_pause{1000};
@@ -62,6 +68,11 @@ class OwnedParts {
   void LogError(const RoundSnapshot& round, const std::string& peer, const absl::Status& failed);
   void Fail(const RoundSnapshot& round, const std::string& failure);
   bool IsCounted(const RoundSnapshot& round, const std::string& leaf) const;
+  // The rounds of this owner that are open, the oldest first. Forgets what was kept of others.
+  std::vector<RoundSnapshot> OpenRounds();
+  void NoteProgress(const std::string& round, const std::string& leaf);
+  // Ends a round to which a leaf has sent nothing for the round's leaf_wait.
+  void EndIfLate(const RoundSnapshot& round);
 
   const OwnerOptions options_;
   Engine& engine_;
@@ -70,6 +81,8 @@ class OwnedParts {
   std::mutex mutex_;                                                     // guards what follows
   std::map<std::string, Backoff, std::less<>> backoffs_;                 // [peers], by id
   std::map<std::string, std::string> errors_;                            // the last one, by peer
+  // By round and leaf: when it sent something, or was first asked by this process.
+  std::map<std::string, std::map<std::string, std::chrono::system_clock::time_point>> progress_;
 };
 
 }  // namespace sparseagg

@@ -66,9 +66,9 @@ class CutsTest : public DevicesTest,
 
 // Batches of random sizes, updates in random order, a part of them as a partial aggregate, and the
 // state asked for in between.
-TEST_P(CutsTest, AnyCutOverOneToFourDevicesGivesTheBytesOfTheReference) {
+TEST_P(CutsTest, AnyCutOverOneToEightDevicesGivesTheBytesOfTheReference) {
   const auto [op, type] = GetParam();
-  for (int devices = 1; devices <= 4; ++devices) {
+  for (const int devices : {1, 2, 3, 4, 8}) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
       SCOPED_TRACE(absl::StrCat(devices, " devices, seed ", seed));
       std::mt19937_64 random(seed * 10 + static_cast<uint64_t>(devices));
@@ -110,19 +110,24 @@ INSTANTIATE_TEST_SUITE_P(, CutsTest,
 TEST_F(DevicesTest, ManyBatchesGoToAllDevicesAndTheirStatesMeetByPeerCopies) {
   // Small numbers: none leaves the window, and goes to the host for that.
   const auto updates = testing::MakeUpdates(
-      spec_, {.nnz = 200, .contributors = 12, .values = testing::Values::kSmall}, 5);
-  const auto backend = testing::MakeGpuGroup(4, kUpdateIsABatch);
-  EXPECT_EQ(Difference(Expected(spec_, updates), testing::Reduce(*backend, spec_, updates)), "");
-  EXPECT_EQ(testing::DevicesWithEntries(), 4);
-  int targets = 0;
-  for (int device = 0; device < 4; ++device) targets += TheFakeGpu(device).peer_bytes > 0 ? 1 : 0;
-  EXPECT_EQ(targets, 1) << "one device merges";
-  uint64_t downloaded = 0;
-  for (const DeviceStats& stats : backend->device_stats()) {
-    EXPECT_EQ(stats.queued_bytes, 0u);
-    downloaded += stats.downloaded_bytes > 0 ? 1 : 0;
+      spec_, {.nnz = 200, .contributors = 24, .values = testing::Values::kSmall}, 5);
+  for (const int devices : {4, 8}) {
+    testing::ResetFakeGpu();
+    const auto backend = testing::MakeGpuGroup(devices, kUpdateIsABatch);
+    EXPECT_EQ(Difference(Expected(spec_, updates), testing::Reduce(*backend, spec_, updates)), "");
+    EXPECT_EQ(testing::DevicesWithEntries(), devices);
+    int targets = 0;
+    for (int device = 0; device < devices; ++device) {
+      targets += TheFakeGpu(device).peer_bytes > 0 ? 1 : 0;
+    }
+    EXPECT_EQ(targets, 1) << "one device merges";
+    uint64_t downloaded = 0;
+    for (const DeviceStats& stats : backend->device_stats()) {
+      EXPECT_EQ(stats.queued_bytes, 0u);
+      downloaded += stats.downloaded_bytes > 0 ? 1 : 0;
+    }
+    EXPECT_EQ(downloaded, 1u) << "no state has gone through the host";
   }
-  EXPECT_EQ(downloaded, 1u) << "no state has gone through the host";
 }
 
 TEST_F(DevicesTest, StatesGoThroughTheHostWherePeerCopiesFail) {

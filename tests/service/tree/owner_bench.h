@@ -2,17 +2,19 @@
 #ifndef SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 #define SPARSEAGG_TESTS_SERVICE_TREE_OWNER_BENCH_H_
 
-#include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "service/rpc/result/divided_answer.h"
-#include "service/rpc/result/result_writer.h"
 #include "service/tree/owners/owned_parts.h"
+#include "tests/service/tree/result_bytes.h"
 #include "tests/service/tree/tree_bench.h"
 
 namespace sparseagg::testing {
@@ -44,43 +46,22 @@ inline TestUpdate UpdateOf(int contributor) {
   return update;
 }
 
-// The whole answer of GetAggregate, read piece by piece.
-inline absl::StatusOr<std::string> BytesOf(const std::shared_ptr<const PublishedResult>& result) {
-  const v1::GetAggregateRequest all;
-  std::string bytes;
-  if (result->parts == nullptr) {
-    for (bool more = true; more;) {
-      SPARSEAGG_ASSIGN_OR_RETURN(const auto writer, ResultWriter::Make(result, all, 0));
-      grpc::ByteBuffer message;
-      SPARSEAGG_RETURN_IF_ERROR(writer->ReadAt(bytes.size(), 0, message));
-      std::vector<grpc::Slice> slices;
-      std::string text;
-      if (!message.Dump(&slices).ok()) return absl::InternalError("no slices");
-      for (const grpc::Slice& slice : slices) {
-        text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-      }
-      v1::ReadResultResponse piece;
-      if (!piece.ParseFromString(text)) return absl::InternalError("no response");
-      bytes += piece.chunk().data();
-      more = bytes.size() < piece.total_bytes();
-    }
-    return bytes;
+// An owner's way to a peer.
+class PeerLeaf : public LocalLeaf {
+ public:
+  PeerLeaf(OneServer*& server, LeafCalls& calls, std::function<bool()> is_cut)
+      : LocalLeaf(server, calls), is_cut_(std::move(is_cut)) {}
+  absl::Status ReadPartial(
+      const std::string& name, const std::optional<RowRange>& rows, uint64_t likely,
+      const std::function<absl::StatusOr<uint64_t>(const LeafPartial&)>& on_header,
+      const std::function<absl::Status(uint64_t, std::string_view)>& on_bytes) override {
+    if (is_cut_()) return absl::UnavailableError("the owner has no way to the leaf");
+    return LocalLeaf::ReadPartial(name, rows, likely, on_header, on_bytes);
   }
-  absl::Status failed;
-  DividedAnswer::Open(result, all, 0, [&](auto answer) {
-    failed = answer.status();
-    for (uint64_t at = 0; failed.ok() && at < (*answer)->bytes();) {
-      const size_t n = std::min<uint64_t>(100'001, (*answer)->bytes() - at);
-      (*answer)->ReadAt(at, n, [&](auto piece) {
-        failed = piece.status();
-        if (failed.ok()) bytes += *piece;
-      });
-      at += n;
-    }
-  });
-  if (!failed.ok()) return failed;
-  return bytes;
-}
+
+ private:
+  const std::function<bool()> is_cut_;
+};
 
 // A tree whose leaves may own rows.
 class OwnerBench : public TreeBench {
@@ -91,9 +72,12 @@ class OwnerBench : public TreeBench {
   }
   std::unique_ptr<OwnedParts> Owner(OneServer& server) {
     OwnerOptions options{.peers = list};
-    options.connect = [this](const Leaf& leaf) {
-      return std::make_unique<LocalLeaf>(answering[leaf.id], calls);
+    options.connect = [this, &server](const Leaf& leaf) {
+      return std::make_unique<PeerLeaf>(answering[leaf.id], calls, [this, &server, leaf] {
+        return cut.contains({&server, leaf.id});
+      });
     };
+    options.now = [this] { return now; };
     options.shortest_pause = options.longest_pause = options.idle_pause =
         std::chrono::milliseconds(0);
     return std::make_unique<OwnedParts>(options, server.engine(), server.store());
@@ -129,6 +113,7 @@ class OwnerBench : public TreeBench {
   }
 
   std::vector<std::unique_ptr<OwnedParts>> owners;
+  std::set<std::pair<const OneServer*, std::string>> cut;  // owners, and what they do not reach
 };
 
 inline absl::StatusOr<RoundSnapshot> Create(OwnerBench& bench, CreateRoundArgs args) {

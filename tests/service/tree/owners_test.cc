@@ -152,6 +152,36 @@ TEST(OwnersTest, AnOwnerThatIsSilentIsWaitedForUnlessLeafWaitIsSet) {
   }
 }
 
+TEST(OwnersTest, ALeafThatOnlyAnOwnerDoesNotReachIsWaitedForUnlessLeafWaitIsSet) {
+  for (const bool has_wait : {false, true}) {
+    RoundPolicy policy;
+    if (has_wait) policy.leaf_wait = std::chrono::seconds(30);
+    OwnerBench bench(2, "");
+    ASSERT_TRUE(Create(bench, Args(Durability::kMemory, policy)).ok());
+    bench.SendAll();
+    ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
+    bench.cut = {{bench.servers[0].get(), "leaf-1"}};
+    for (int turn = 0; turn < 6; ++turn) bench.WorkOnce();
+    bench.now += std::chrono::seconds(29);
+    for (int turn = 0; turn < 3; ++turn) bench.WorkOnce();
+    EXPECT_EQ(bench.root.engine().GetRound(kRound)->state, RoundState::kOpen);
+    bench.now += std::chrono::seconds(2);
+    for (int turn = 0; turn < 3; ++turn) bench.WorkOnce();
+    const auto late = bench.root.engine().GetRound(kRound);
+    if (has_wait) {
+      EXPECT_EQ(late->state, RoundState::kAborted);
+      EXPECT_THAT(late->failure,
+                  AllOf(HasSubstr("OWNER_FAILED: owner \"leaf-0\": LEAF_LOST: leaf \"leaf-1\""),
+                        HasSubstr("the owner has no way to the leaf")));
+      continue;
+    }
+    EXPECT_EQ(late->state, RoundState::kOpen);
+    bench.cut.clear();
+    bench.Finish();
+    ExpectOutcome(bench, OfOneServer(Durability::kMemory));
+  }
+}
+
 TEST(OwnersTest, APartThatIsLostAfterThePublicationIsAnError) {
   OwnerBench bench(2, "");
   ASSERT_TRUE(Create(bench, Args(Durability::kMemory)).ok());

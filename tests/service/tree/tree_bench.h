@@ -14,10 +14,10 @@
 
 #include "service/engine/names.h"
 #include "service/engine/partial/partial_slices.h"
-#include "service/rpc/result/get_aggregate.h"
 #include "service/store/durable_store.h"
 #include "service/tree/tree_rounds.h"
 #include "tests/service/engine/testing.h"
+#include "tests/service/tree/result_bytes.h"
 
 namespace sparseagg::testing {
 
@@ -150,20 +150,7 @@ class LocalLeaf : public LeafLink {
   void ReadResult(const std::string& name, const v1::ReadResultRequest& request,
                   PartReader::Done done) override {
     if (server_ == nullptr) return done(Silent());
-    v1::ReadResultRequest named = request;
-    named.mutable_result()->set_name(name);
-    grpc::ByteBuffer bytes;
-    const absl::Status read = sparseagg::ReadResult(server_->engine(), named, bytes);
-    if (!read.ok()) return done(read);
-    std::string text;
-    std::vector<grpc::Slice> slices;
-    if (!bytes.Dump(&slices).ok()) return done(absl::InternalError("no slices"));
-    for (const grpc::Slice& slice : slices) {
-      text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    }
-    v1::ReadResultResponse response;
-    if (!response.ParseFromString(text)) return done(absl::InternalError("no response"));
-    done(std::move(response));
+    done(ReadPiece(server_->engine(), name, request));
   }
 
  private:
