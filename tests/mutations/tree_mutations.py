@@ -128,7 +128,13 @@ TREE_MUTATIONS = (
     ),
     Mutation(
         "an owner waits without end for a leaf that only the root reaches",
-        (("service/tree/owners/owned_parts.cc", "    EndIfLate(round);  // of all", "    // of all"),),
+        (
+            (
+                "service/tree/owners/owned_parts.cc",
+                "    EndIfLate(round);  // of all",
+                "    // of all",
+            ),
+        ),
         Checker("service_tree_owners_test"),
     ),
     Mutation(

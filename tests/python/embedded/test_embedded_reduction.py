@@ -133,9 +133,9 @@ def test_a_snapshot_is_of_its_moment_and_may_be_merged_twice():
 def test_a_billion_contributors_without_names_take_the_memory_of_one():
     reduction = Reduction(TensorSpec("t", [5]))
     reduction.add({"t": ([1], np.float32([1]), [5])})
-    partial = partial_format.read(bytes(reduction.snapshot()))
+    partial = partial_format.read(reduction.snapshot().to_bytes())
     partial.contributors = 2**30
-    many = Partial(partial_format.write(partial))
+    many = Partial.from_bytes(partial_format.write(partial))
     for _ in range(2):
         reduction.merge(many)
     result = reduction.result("dense")
