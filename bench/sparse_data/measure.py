@@ -21,6 +21,7 @@ import time
 import numpy as np
 
 _PACKAGES = {
+    "numpy": "numpy",
     "scipy": "scipy",
     "torch": "torch",
     "torch_scipy": "torch",
@@ -109,8 +110,10 @@ def main():
         "renumbering_ms": renumbering_ms,
         "gradient_ms": gradient_ms,
     }
-    version = importlib.metadata.version(_PACKAGES[name])
-    versions = f"{version}, numpy {np.__version__}"
+    package = _PACKAGES[name]
+    versions = f"numpy {np.__version__}"
+    if package != "numpy":
+        versions = f"{importlib.metadata.version(package)}, {versions}"
     numbers.update(peak_mb=peak_mb, data_mb=data_mb, versions=versions)
     print(json.dumps(numbers), flush=True)
     for pid in list(processes())[1:]:  # TFF's, which would live on and keep the pipe open

@@ -4,8 +4,8 @@ are the same.
 
     bench/sparse_data/run.py --json FILE [--quick] [--way NAME=PYTHON...]
 
-A way is a module of this folder: scipy, which this interpreter runs; torch, torch_scipy and tff, for which PYTHON is one
-with the package. Each measurement has a process of its own (measure.py). Needs python3-scipy, and for our package, which PYTHONPATH
+A way is a module of this folder: numpy and scipy, which this interpreter runs; torch, torch_scipy and tff, for which PYTHON
+is one with the package. Each measurement has a process of its own (measure.py). Needs python3-scipy, and for our package, which PYTHONPATH
 names, python3-grpcio, python3-numpy and python3-protobuf.
 """
 
@@ -21,7 +21,8 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLASSES = 16
-CLAIM = 0.01  # the density of ways other than scipy
+CLAIM = 0.01  # the density of ways other than these:
+OWN = ("numpy", "scipy")
 # (examples, features, density)
 CASES = [(2000, 50_000, 0.01), (2000, 50_000, 0.001), (2000, 50_000, 0.1)]
 QUICK = [(200, 5000, CLAIM)]
@@ -110,7 +111,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one small case, once")
     parser.add_argument("--way", action="append", default=[], metavar="NAME=PYTHON")
     arguments = parser.parse_args()
-    ways = [("scipy", sys.executable), *(way.split("=", 1) for way in arguments.way)]
+    ways = [*((way, sys.executable) for way in OWN), *(way.split("=", 1) for way in arguments.way)]
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.json.parent) as name:
         folder = pathlib.Path(name)
@@ -119,7 +120,7 @@ def main():
             make(data, *case)
             reference = {}
             for way, python in ways:
-                if way != "scipy" and case[2] != CLAIM:
+                if way not in OWN and case[2] != CLAIM:
                     continue
                 repetitions = 1 if arguments.quick else 3
                 for row in rows_of(way, python, case, data, folder, repetitions, reference):

@@ -1,7 +1,7 @@
 """Examples as a sparse torch tensor, and as a dense one."""
 
 import torch
-from scipy_way import statistics_of
+from numpy_way import statistics_of
 from sparseagg.sparse_data import feature_statistics, local_features
 
 

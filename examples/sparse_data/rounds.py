@@ -1,4 +1,4 @@
-"""Rounds on the server whose contributors compute in this process: for scipy and torch."""
+"""Rounds on the server whose contributors compute in this process: for numpy, scipy and torch."""
 
 from __future__ import annotations
 

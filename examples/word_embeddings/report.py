@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ _PROBES = (
     "linux",
 )
 _PROBES_SHOWN = 5
+_PICTURE = "word_embeddings.png"
+_PICTURE_OF_ONE_SERVER = "word_embeddings_one_server.png"
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,12 @@ def same_parameters(tree: Run, one_server: Run) -> bool:
     return tree.parameters_digest == one_server.parameters_digest
 
 
-def print_tree(tree: Run, one_server: Run, nodes: int) -> None:
+def same_outcome(tree: Run, one_server: Run, pictures: Mapping[str, bytes]) -> bool:
+    """The same bits of parameters and, where they are drawn, of both pictures."""
+    return same_parameters(tree, one_server) and len(set(pictures.values())) <= 1
+
+
+def print_tree(tree: Run, one_server: Run, nodes: int, pictures: Mapping[str, bytes]) -> None:
     """The training through a tree beside that through one server."""
     print(f"\n{'':24}{'time':>9}{'memory':>12}{'held-out loss':>16}  parameters (SHA-256)")
     for name, run in ((f"a root, leaves: {nodes}", tree), ("one server", one_server)):
@@ -92,7 +100,10 @@ def print_tree(tree: Run, one_server: Run, nodes: int) -> None:
             f"{name:24}{run.seconds:>7.1f} s{megabytes(run.memory_bytes):>12}{run.loss:>16.4f}  "
             f"{run.parameters_digest[:16]}"
         )
-    print(f"  VERDICT: {'PASSED' if same_parameters(tree, one_server) else 'FAILED'}")
+    parameters = "same" if same_parameters(tree, one_server) else "DIFFERENT"
+    drawn = "same" if len(set(pictures.values())) == 1 else "DIFFERENT"
+    print(f"  bits of the parameters: {parameters}, of the pictures: {drawn if pictures else '-'}")
+    print(f"  VERDICT: {'PASSED' if same_outcome(tree, one_server, pictures) else 'FAILED'}")
 
 
 def print_twins(sparse: Run, dense: Run) -> None:
@@ -195,27 +206,39 @@ def write(
     sparse: Run,
     dense: Run | None,
     one_server: Run | None,
+    pictures: Mapping[str, bytes],
 ) -> None:
-    """The picture and the numbers, and where they are."""
+    """The pictures and the numbers, and where they are."""
     _write_json(out / "word_embeddings.json", settings, sparse, dense, one_server)
-    drawn = _draw(out / "word_embeddings.png", sparse, dense)
+    for name, picture in pictures.items():
+        (out / name).write_bytes(picture)
     computed = sum(row.dense_bytes for row in sparse.rows)
     print(
         f"\nHeld-out loss {sparse.initial_loss:.4f} -> {sparse.loss:.4f} in {len(sparse.rows)} rounds; "
         f"{megabytes(sparse.bytes_sent)} sent, {megabytes(computed)} if it were dense"
     )
-    picture = out / "word_embeddings.png"
-    print(f"Picture: {picture}" if drawn else "No picture: python3-matplotlib is missing")
+    for name in pictures:
+        print(f"Picture: {out / name}")
+    if not pictures:
+        print("No picture: python3-matplotlib is missing")
     print(f"Numbers: {out / 'word_embeddings.json'}")
 
 
-def _draw(path: Path, sparse: Run, dense: Run | None) -> bool:
-    """The picture: loss and traffic by round. False where matplotlib is missing."""
+def draw(sparse: Run, dense: Run | None, one_server: Run | None) -> dict[str, bytes]:
+    """The pictures by the names of their files; none where matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
-        return False
+        return {}
     matplotlib.use("Agg")
+    pictures = {_PICTURE: _picture(sparse, dense)}
+    if one_server:
+        pictures[_PICTURE_OF_ONE_SERVER] = _picture(one_server, dense)
+    return pictures
+
+
+def _picture(sparse: Run, dense: Run | None) -> bytes:
+    """Loss and traffic by round."""
     from matplotlib import pyplot
 
     figure, (loss, traffic) = pyplot.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
@@ -243,9 +266,10 @@ def _draw(path: Path, sparse: Run, dense: Run | None) -> bool:
     traffic.legend(loc="upper right", ncol=2, frameon=False)
     for axes in (loss, traffic):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    figure.savefig(path, dpi=80)
+    file = io.BytesIO()
+    figure.savefig(file, dpi=80)
     pyplot.close(figure)
-    return True
+    return file.getvalue()
 
 
 def _write_json(

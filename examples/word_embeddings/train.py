@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
         type=_positive,
         metavar="N",
         help="trains through a tree of a root and N leaves of its own, and again through one server: "
-        "the parameters must have the same bits",
+        "parameters and picture must have the same bits",
     )
     parser.add_argument(
         "--dense-twin", action="store_true", help="trains a second time, with dense updates"
@@ -108,19 +108,21 @@ def train(arguments: argparse.Namespace) -> int:
         print("\nThe same training through one server:")
         with server_at(None) as server:
             one_server = Training(arguments, documents, server).run()
-        report.print_tree(sparse, one_server, arguments.nodes)
     dense = None
     if arguments.dense_twin:
         print("\nThe same training with dense updates:")
         with _servers(arguments) as server:  # fresh ones, so that their memory can be compared
             dense = Training(arguments, documents, server, dense=True).run()
         report.print_twins(sparse, dense)
+    pictures = report.draw(sparse, dense, one_server)
+    if one_server:
+        report.print_tree(sparse, one_server, arguments.nodes, pictures)
     settings = {name: str(value) for name, value in vars(arguments).items()}
-    report.write(arguments.out, settings, sparse, dense, one_server)
+    report.write(arguments.out, settings, sparse, dense, one_server, pictures)
     if not sparse.fell:
         print("The held-out loss did not fall: more rounds, contributors or text are needed.")
     same = dense is None or report.same_loss(sparse, dense)
-    same = same and (one_server is None or report.same_parameters(sparse, one_server))
+    same = same and (one_server is None or report.same_outcome(sparse, one_server, pictures))
     return 0 if sparse.fell and sparse.verdict.passed and same else 1
 
 

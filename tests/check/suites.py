@@ -10,6 +10,7 @@ FUZZ_SECONDS = "60"
 TASKS = 2000
 TASK_WORKERS = 32
 TREE_SEEDS = "100"
+TREE_STEP_STRIDE = "1"
 
 # What a build of C++ and its tests do not read. python/sparseagg/_proto is read by tests of the wire; it follows proto/.
 PYTHON = (
@@ -78,12 +79,15 @@ SUITES = (
     ),
     Suite(
         "trees",
-        f"1, 2, 3 and 8 leaves, every type; {TREE_SEEDS} seeds of kills and cut links",
+        f"1, 2, 3 and 8 leaves, every type; kills at every step; {TREE_SEEDS} seeds of cut links",
         (
-            dev("build", "dev", "sparseagg"),
+            dev("build", "dev", "sparseagg", "sparseagg_emulated"),
             ("tests/python/run", "--distro-only", "-k", "trees"),
         ),
-        environment=(("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),),
+        environment=(
+            ("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),
+            ("SPARSEAGG_TREE_STEP_STRIDE", TREE_STEP_STRIDE),
+        ),
         needs_root=True,
     ),
     Suite(

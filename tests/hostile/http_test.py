@@ -95,8 +95,9 @@ class HttpTest(unittest.TestCase):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        # The server takes half of its file descriptors for connections.
-        self.most = hard // 2 - 100
+        # The server takes half of its file descriptors for connections, and has as many as this process.
+        self.limit = hard // 2
+        self.most = self.limit - 100
 
     def start(self, *arguments: str) -> Server:
         folder = tempfile.TemporaryDirectory(prefix="sparseagg_http_")
@@ -322,17 +323,32 @@ class ManyTest(HttpTest):
         self.check_serves(server)
 
     def test_connections_beyond_the_limit_are_told_and_later_ones_served(self) -> None:
-        server = self.start("--http-connections-max=20")
-        held = [self.connect() for _ in range(20)]
-        for connection in held:
+        number, beyond = min(CONNECTIONS, self.limit), 100
+        server = self.start(f"--http-connections-max={number}")
+        before, cpu = server.memory_bytes(), server.cpu_seconds()
+        held = [self.connect() for _ in range(number)]
+        used = [held[0], *held[1:-1:10], held[-1]]
+        for connection in used:
             connection.send(request("ListRounds"))
+        for connection in used:
             self.assertEqual(connection.answer()[0], 200)
-        status, headers, body = self.connect().answer()
-        self.assertEqual((status, json.loads(body)["code"]), (503, "unavailable"))
-        self.assertEqual(headers["retry-after"], "1")
+        each = (server.memory_bytes() - before) / number
+        for connection in [self.connect() for _ in range(beyond)]:
+            status, headers, body = connection.answer()
+            self.assertEqual((status, json.loads(body)["code"]), (503, "unavailable"))
+            self.assertEqual(headers["retry-after"], "1")
+            self.assertTrue(connection.is_closed())
+            connection.close()
+        for connection in held:  # none of them has lost its place
+            connection.send(request("ListRounds"))
+        self.assertEqual({connection.answer()[0] for connection in held}, {200})
+        cpu = server.cpu_seconds() - cpu
+        print(f"{number} held, {each / 1024:.1f} KiB each, {beyond} refused; {cpu:.1f} s of CPU")
+        held.pop().close()
+        self.assertTrue(wait_until(self.is_served))
         for connection in held:
             connection.close()
-        self.assertTrue(wait_until(self.is_served))
+        self.assertTrue(wait_until(lambda: server.descriptors() < 200))
         self.assertTrue(server.alive())
 
     def is_served(self) -> bool:

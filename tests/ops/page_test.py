@@ -5,6 +5,7 @@ Usage: page_test.py SPARSEAGG OUT      screenshots go to OUT
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import unittest
@@ -117,6 +118,27 @@ class PageTest(unittest.TestCase):
         times = [self._paint_ms(self.server.admin, last) for _ in range(5)]
         print(f"first contentful paint: {times} ms, of an empty page {empty}", flush=True)
         self.assertLess(min(times), min(empty) + 300)
+
+    def test_a_root_shows_which_of_its_leaves_answer(self) -> None:
+        leaves = [Server(BINARY), Server(BINARY)]
+        named = ",".join(f"leaf-{i}={leaf.target}" for i, leaf in enumerate(leaves))
+        root = Server(BINARY, f"--leaves={named}")
+        for server in (root, *leaves):
+            self.addCleanup(server.stop)
+        self.addCleanup(self.wait_for, "#rounds tbody tr:nth-child(1000)")
+        self.addCleanup(self.driver.get, self.server.admin)
+        self.driver.get(root.admin)
+        with Client(root.target) as client:
+            client.create_round([TensorSpec("t", [10])])  # a root without rounds asks nobody
+
+        def shows(pattern: str) -> bool:
+            return re.search(pattern, self.find("#meters").text) is not None
+
+        self.wait_until(lambda: shows(r"Leaves\n2 of 2 answer\n"), "the page shows two leaves")
+        leaves[1].kill()
+        silent = r"Leaves\n1 of 2 answer; silent: leaf-1 for [\d.]+ s\n"
+        self.wait_until(lambda: shows(silent), "the page shows the silent leaf")
+        self.assertIn("silent: leaf-1", self.find("#meters .bad").text)
 
     def _paint_ms(self, url: str, last: str) -> int:
         """Until the first contentful paint of a page that is there when it has `last`."""

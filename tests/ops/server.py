@@ -21,11 +21,11 @@ def free_port() -> int:
 class Server:
     """Starts at once; `target` is for clients, `admin` the address of the admin port."""
 
-    def __init__(self, binary: str, *flags: str) -> None:
+    def __init__(self, binary: str, *flags: str, target: str = "127.0.0.1:0") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sparseagg_ops_"))
         self.log = self.folder / "log"
         self._command = [binary, "serve", f"--data-dir={self.folder / 'data'}", *flags]
-        self.target = self.admin = "127.0.0.1:0"
+        self.target, self.admin = target, "127.0.0.1:0"
         self.start()
 
     def start(self) -> None:

@@ -18,10 +18,11 @@ import urllib.request
 import kubernetes_validate
 import yaml
 from manifests_test import KUBERNETES, ROOT, has_kustomize, of_kind, render
-from server import Server
+from server import Server, free_port
 
 BINARY = sys.argv[1]
 FOLDERS = ("cpu", "gpu", "tree/leaves", "tree/root")
+ROWS = 200_000  # of which each of three owners has some
 
 
 def container_of(documents: list[dict]) -> dict:
@@ -43,9 +44,9 @@ def settings_of(documents: list[dict]) -> dict[str, str]:
     return {**settings, **{e["name"]: e["value"] for e in container_of(documents)["env"]}}
 
 
-def leaves_of(documents: list[dict]) -> dict[str, str]:
-    """Address by id, of the root's setting."""
-    text = settings_of(documents)["SPARSEAGG_LEAVES"]
+def leaves_of(documents: list[dict], setting: str = "SPARSEAGG_LEAVES") -> dict[str, str]:
+    """Address by id, of the root's setting, or of a leaf's."""
+    text = settings_of(documents)[setting]
     return dict(leaf.split("=") for leaf in text.split(","))
 
 
@@ -91,7 +92,7 @@ class TreeTest(unittest.TestCase):
         for selector in selectors_of(self.leaves):
             self.assertTrue(selects(selector, leaf) and not selects(selector, root), selector)
 
-    def test_the_root_names_every_leaf_by_the_name_that_its_pod_keeps(self) -> None:
+    def test_root_and_leaves_name_every_leaf_by_the_name_that_its_pod_keeps(self) -> None:
         [statefulset] = of_kind(self.leaves, "StatefulSet")
         name, spec = statefulset["metadata"]["name"], statefulset["spec"]
         ports = {port["name"]: port["containerPort"] for port in container_of(self.leaves)["ports"]}
@@ -100,6 +101,7 @@ class TreeTest(unittest.TestCase):
             for number in range(spec["replicas"])
         }
         self.assertEqual(leaves_of(self.root), expected)
+        self.assertEqual(leaves_of(self.leaves, "SPARSEAGG_PEERS"), expected)
         [governing] = [
             service
             for service in of_kind(self.leaves, "Service")
@@ -109,21 +111,24 @@ class TreeTest(unittest.TestCase):
         self.assertEqual(governing["spec"]["clusterIP"], "None")
         self.assertTrue(governing["spec"]["publishNotReadyAddresses"])
 
-    def test_the_policies_let_root_and_clients_reach_the_leaves_and_nobody_else(self) -> None:
+    def test_the_policies_let_root_leaves_and_clients_reach_the_leaves_and_nobody_else(
+        self,
+    ) -> None:
         [of_root] = of_kind(self.root, "NetworkPolicy")
         [of_leaves] = of_kind(self.leaves, "NetworkPolicy")
-        to_leaves, to_names = of_root["spec"]["egress"]
-        [peer] = to_leaves["to"]
-        self.assertTrue(selects(peer["podSelector"]["matchLabels"], labels_of_pods(self.leaves)))
-        self.assertEqual(to_leaves["ports"], [{"port": "grpc", "protocol": "TCP"}])
-        self.assertEqual({port["port"] for port in to_names["ports"]}, {53})
-        self.assertEqual(of_leaves["spec"]["egress"], [])
+        root, leaf = labels_of_pods(self.root), labels_of_pods(self.leaves)
+        for policy in (of_root, of_leaves):
+            to_leaves, to_names = policy["spec"]["egress"]
+            [peer] = to_leaves["to"]
+            self.assertTrue(selects(peer["podSelector"]["matchLabels"], leaf))
+            self.assertEqual(to_leaves["ports"], [{"port": "grpc", "protocol": "TCP"}])
+            self.assertEqual({port["port"] for port in to_names["ports"]}, {53})
         callers = [
             peer["podSelector"]["matchLabels"] for peer in of_leaves["spec"]["ingress"][0]["from"]
         ]
         self.assertEqual(callers[0], {"sparseagg-client": "true"})
-        [of_the_root] = callers[1:]
-        self.assertTrue(selects(of_the_root, labels_of_pods(self.root)))
+        of_the_root, of_a_leaf = callers[1:]
+        self.assertTrue(selects(of_the_root, root) and selects(of_a_leaf, leaf))
         self.assertEqual(
             of_leaves["spec"]["ingress"][0]["ports"], [{"port": "grpc", "protocol": "TCP"}]
         )
@@ -146,12 +151,14 @@ class TreeTest(unittest.TestCase):
     def test_a_leaf_is_the_server_of_the_gpu_folder_and_the_root_that_of_the_cpu_folder(
         self,
     ) -> None:
-        self.assertEqual(container_of(self.leaves), container_of(render("gpu")))
-        root = container_of(self.root)
-        leaves = root["env"].pop()
-        self.assertEqual(leaves["name"], "SPARSEAGG_LEAVES")
-        self.assertEqual(root, container_of(render("cpu")))
-        root["env"].append(leaves)
+        for documents, folder, name in (
+            (self.leaves, "gpu", "SPARSEAGG_PEERS"),
+            (self.root, "cpu", "SPARSEAGG_LEAVES"),
+        ):
+            container = container_of(documents)
+            *env, added = container["env"]
+            self.assertEqual(added["name"], name)
+            self.assertEqual({**container, "env": env}, container_of(render(folder)))
 
     def test_the_monitor_scrapes_leaves_and_root(self) -> None:
         monitor = yaml.safe_load((KUBERNETES / "cpu/servicemonitor.yaml").read_text())
@@ -203,16 +210,24 @@ class ProgramTest(unittest.TestCase):
         for setting in ("retry-horizon-ms", "result-retention-ms"):
             self.assertEqual(root[setting], leaf[setting])
 
-    def start(self, documents: list[dict], *flags: str) -> Server:
+    def start(self, documents: list[dict], *flags: str, **options: str) -> Server:
         """The pod's server on free ports of this machine, on its CPUs."""
-        ours = ("LISTEN", "ADMIN_LISTEN", "DATA_DIR", "BACKEND", "LEAVES", "DRAIN_DELAY_MS")
+        ours = (
+            "LISTEN",
+            "ADMIN_LISTEN",
+            "DATA_DIR",
+            "BACKEND",
+            "LEAVES",
+            "PEERS",
+            "DRAIN_DELAY_MS",
+        )
         settings = settings_of(documents)
         others = {k: v for k, v in settings.items() if k.removeprefix("SPARSEAGG_") not in ours}
-        options = [
+        given = [
             f"--{k.removeprefix('SPARSEAGG_').lower().replace('_', '-')}={v}"
             for k, v in others.items()
         ]
-        server = Server(BINARY, *options, "--drain-delay-ms=0", *flags)
+        server = Server(BINARY, *given, "--drain-delay-ms=0", *flags, **options)
         self.addCleanup(server.kill)
         return server
 
@@ -234,28 +249,34 @@ class ProgramTest(unittest.TestCase):
     def test_a_tree_of_these_servers_is_ready_and_survives_the_update_of_each(self) -> None:
         root_documents, leaf_documents = render("tree/root"), render("tree/leaves")
         ids = sorted(leaves_of(root_documents))
-        leaves = [self.start(leaf_documents) for _ in ids]
-        names = ",".join(f"{name}={leaf.target}" for name, leaf in zip(ids, leaves, strict=True))
+        ports = [free_port() for _ in ids]
+        names = ",".join(f"{name}=127.0.0.1:{port}" for name, port in zip(ids, ports, strict=True))
+        leaves = [
+            self.start(leaf_documents, f"--peers={names}", target=f"127.0.0.1:{port}")
+            for port in ports
+        ]
         root = self.start(root_documents, f"--leaves={names}")
         for server in (root, *leaves):
             self.wait_until_ready(server, leaf_documents)
         at_root = f"--server={root.target}"
-        self.command(
-            "round", "create", "--id", "r1", "--tensor", "w:f32:10x1:sparse_dim=2", at_root
-        )
+        tensor = f"w:f32:{ROWS}x1:sparse_dim=2"
         matrix = root.folder / "w.mtx"
-        matrix.write_text("%%MatrixMarket matrix coordinate real general\n10 1 1\n1 1 1.5\n")
-        for number in range(12):
-            who = ("--contributor", f"c{number}")
-            self.command("push", "r1", f"w={matrix}", *who, at_root)
+        matrix.write_text(f"%%MatrixMarket matrix coordinate real general\n{ROWS} 1 1\n1 1 1.5\n")
+        for name, owners in (("r1", ()), ("r2", ("--owners",))):
+            self.command("round", "create", "--id", name, "--tensor", tensor, *owners, at_root)
+            for number in range(12):
+                who = ("--contributor", f"c{number}")
+                self.command("push", name, f"w={matrix}", *who, at_root)
         for server in (*reversed(leaves), root):  # the order of a StatefulSet
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(60), 0)
             server.start()
             self.wait_until_ready(server, leaf_documents)
-        self.command("round", "seal", "r1", "--wait", at_root)
-        shown = self.command("round", "show", "r1", at_root)
-        self.assertEqual(shown["manifest"]["contributors"], 12)
+        for name, owners in (("r1", []), ("r2", ids)):
+            self.command("round", "seal", name, "--wait", at_root)
+            manifest = self.command("round", "show", name, at_root)["manifest"]
+            self.assertEqual(manifest["contributors"], 12)
+            self.assertEqual([part["owner"] for part in manifest["parts"]], owners)
         deadline = time.monotonic() + 60
         status = self.command("tree", "status", at_root)["leaves"]
         while not all(leaf["up"] for leaf in status) and time.monotonic() < deadline:

@@ -26,8 +26,14 @@ class Server:
     """
 
     def __init__(
-        self, folder: Path, *flags: str, host: str = "127.0.0.1", prefix: tuple = ()
+        self,
+        folder: Path,
+        *flags: str,
+        host: str = "127.0.0.1",
+        prefix: tuple = (),
+        program: Path = BINARY,
     ) -> None:
+        self._program = program
         self._host = host
         self._prefix = prefix
         self._port_file = folder / "port"
@@ -52,26 +58,36 @@ class Server:
 
     def start(self) -> None:
         """Starts it and waits until it serves."""
+        self.launch()
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not self.serves():
+            if self.has_ended_within(0.01) or time.monotonic() > deadline:
+                pytest.fail(f"{self._program} did not start:\n{self._log.read_text()[-2000:]}")
+        self.port = int(self._port_file.read_text())
+
+    def launch(self, prefix: tuple = ()) -> None:
+        """Starts it. prefix: another command that becomes the server."""
         self._port_file.unlink(missing_ok=True)
         command = [
             *self._prefix,
-            str(BINARY),
+            *prefix,
+            str(self._program),
             "serve",
             "--listen",
             self.target,
             "--port-file",
             str(self._port_file),
-            "--admin-listen=none",
         ]
+        if "--admin-port-file" not in self._flags:
+            command.append("--admin-listen=none")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
-        deadline = time.monotonic() + _START_SECONDS_MAX
-        while not (self._port_file.exists() and self._port_file.read_text().strip()):
-            if self._has_ended_within(0.01) or time.monotonic() > deadline:
-                pytest.fail(f"{BINARY} did not start:\n{self._log.read_text()[-2000:]}")
-        self.port = int(self._port_file.read_text())
 
-    def _has_ended_within(self, seconds: float) -> bool:
+    def serves(self) -> bool:
+        """Whether the start is over."""
+        return self._port_file.exists() and bool(self._port_file.read_text().strip())
+
+    def has_ended_within(self, seconds: float) -> bool:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:

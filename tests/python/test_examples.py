@@ -120,8 +120,9 @@ def test_the_first_lines_of_the_page_on_sparse_data_print_what_it_says(monkeypat
     assert finished.stdout.splitlines() == [line.strip() for line in expected], finished.stderr
 
 
-def test_sparse_data_of_scipy_prints_what_the_page_shows(server, tmp_path):
-    pytest.importorskip("scipy")
+@pytest.mark.parametrize("package", ["numpy", "scipy"])
+def test_sparse_data_prints_what_the_page_shows(server, tmp_path, package):
+    pytest.importorskip(package)
     folder = Path("/usr/share/common-licenses")
     names = ("Apache-2.0", "Artistic", "GFDL-1.3", "GPL-3", "MPL-2.0")
     if not all((folder / name).exists() for name in names):
@@ -133,7 +134,7 @@ def test_sparse_data_of_scipy_prints_what_the_page_shows(server, tmp_path):
     finished = subprocess.run(
         [
             sys.executable,
-            str(EXAMPLES / "sparse_data/with_scipy.py"),
+            str(EXAMPLES / f"sparse_data/with_{package}.py"),
             *("--server", server.target, "--out", str(out)),
         ],
         capture_output=True,

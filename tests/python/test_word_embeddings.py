@@ -85,9 +85,33 @@ def test_through_a_tree_it_learns_the_same_bits_and_draws_the_same_picture(
     assert numbers["parameters_sha256"] == alone["parameters_sha256"]
     assert numbers["one_server"]["parameters_sha256"] == alone["parameters_sha256"]
     assert [row["contributors"] for row in numbers["rounds"]] == [8, 8]
-    if importlib.util.find_spec("matplotlib"):
-        pictures = [(out / "word_embeddings.png").read_bytes() for out in (one, tree)]
-        assert pictures[0] == pictures[1]
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    bits = "bits of the parameters: same, of the pictures: " + ("same" if drawn else "-")
+    assert bits in finished.stdout
+    if drawn:
+        paths = (
+            one / "word_embeddings.png",
+            tree / "word_embeddings.png",
+            tree / "word_embeddings_one_server.png",
+        )
+        assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_another_bit_in_a_parameter_or_in_a_picture_fails(demo_modules, capsys):
+    import report
+
+    row = report.RoundReport(1, 8, 100, 800, 8000, 0.5, 0.01, 8.5)
+    tree, other = (report.Run([row], 9.0, 0, digest) for digest in ("ab", "ac"))
+    same, different = {"a": b"1", "b": b"1"}, {"a": b"1", "b": b"2"}
+    for one_server, pictures, verdict in (
+        (tree, same, "parameters: same, of the pictures: same\n  VERDICT: PASSED"),
+        (tree, {}, "parameters: same, of the pictures: -\n  VERDICT: PASSED"),
+        (tree, different, "parameters: same, of the pictures: DIFFERENT\n  VERDICT: FAILED"),
+        (other, same, "parameters: DIFFERENT, of the pictures: same\n  VERDICT: FAILED"),
+    ):
+        report.print_tree(tree, one_server, 2, pictures)
+        assert verdict in capsys.readouterr().out
+        assert report.same_outcome(tree, one_server, pictures) == verdict.endswith("PASSED")
 
 
 def test_a_tree_and_a_running_server_exclude_each_other(server, text_folder, tmp_path):

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from sparseagg import _arguments
 from sparseagg._local_server import flags_of
 from sparseagg.client import Client
-from sparseagg.ray._actors import Folder, Root, Server, failed, name_of, port_for
+from sparseagg.ray._actors import Folder, Root, Server, failed, name_of, place_for
 
 __all__ = ["Tree", "start"]
 
@@ -34,7 +34,7 @@ _SETTINGS = {
     "drain-delay-ms": 0,  # no load balancer has to notice the stop
     "drain-timeout-ms": 5000,
 }
-_OWN_SETTINGS = ("listen", "port-file", "stop-at-eof", "data-dir", "leaves", "config")
+_OWN_SETTINGS = ("listen", "port-file", "stop-at-eof", "data-dir", "leaves", "peers", "config")
 _LEAVES_MAX = 256  # of a round
 _STOP_SECONDS = 15.0
 _YEAR = 365 * 86400.0
@@ -165,15 +165,17 @@ class Tree:
         # The bundle of the root is the first.
         places = [self._place(number) for number in (*range(1, count + 1), 0)]
         run = secrets.token_hex(4)
-        probe = ray.remote(num_cpus=0, max_retries=3)(port_for)
+        probe = ray.remote(num_cpus=0, max_retries=3)(place_for)
         folders = [Folder(data_dir, run, name) for name in names]
-        ports = _within(
+        found = _within(
             limit,
             [
                 probe.options(scheduling_strategy=place).remote(folder)
                 for place, folder in zip(places, folders)
             ],
         )
+        addresses = {name: address for name, (_, address) in zip(names[:count], found)}
+        ports = [port for port, _ in found]
         for number, (name, place, folder, port) in enumerate(zip(names, places, folders, ports)):
             is_root = number == count
             actor = ray.remote(max_restarts=-1, max_task_retries=-1)(Root if is_root else Server)
@@ -184,10 +186,9 @@ class Tree:
                 scheduling_strategy=place,
             )
             if is_root:
-                addresses = dict(zip(names, self._wait_until_they_serve(limit)))
-                self._actors.append(placed.remote(port, folder, root_flags, run, addresses))
-            else:
-                self._actors.append(placed.remote(port, folder, leaf_flags))
+                self._wait_until_they_serve(limit)
+            flags = root_flags if is_root else leaf_flags
+            self._actors.append(placed.remote(port, folder, flags, addresses))
         self._wait_until_they_serve(limit)
 
     def _wait_until_they_serve(self, limit: float) -> list[str]:

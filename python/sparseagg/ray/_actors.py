@@ -54,11 +54,17 @@ class Folder:
 
 
 class Server:
-    """An actor: the program as a child, which ends with this process, and this process with it."""
+    """An actor: the program as a child, which ends with this process, and this process with it. It knows the addresses of all
+    leaves."""
 
-    def __init__(self, port: int, folder: Folder, flags: Sequence[str]) -> None:
-        address = ray.util.get_node_ip_address()
-        self._address = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    _LEAVES_SETTING = "peers"
+
+    def __init__(
+        self, port: int, folder: Folder, flags: Sequence[str], addresses: Mapping[str, str]
+    ) -> None:
+        """addresses: of the leaves by name, as they were when the tree was started."""
+        self._address = address_of(port)
+        self._leaf_addresses = dict(addresses)
         self._folder = folder
         self._flags = [f"--data-dir={folder.path()}", *flags]
         self._problem = ""
@@ -75,6 +81,14 @@ class Server:
         """Why the server did not start; empty if it did."""
         return self._problem
 
+    def meet(self, addresses: Mapping[str, str]) -> str:
+        """Where it serves, with these addresses of the leaves: it starts again if it knows others."""
+        if addresses != self._leaf_addresses:
+            self._leaf_addresses = dict(addresses)
+            self._end()
+            self._begin()
+        return self._address
+
     def stop(self) -> None:
         """Stops the server in good order, and removes data that nobody has asked for."""
         self._end()
@@ -90,20 +104,17 @@ class Server:
         """Starts the server. If it does not start, `start` asks why, and a while later this process ends, for Ray to try again:
         Ray would not start an actor again whose constructor has failed."""
         try:
-            self._start(self._more_flags())
+            self._start()
         except (SparseAggError, OSError) as error:
             self._problem = str(error)
             threading.Timer(_AGAIN_SECONDS, os._exit, (1,)).start()
 
-    def _more_flags(self) -> list[str]:
-        return []
-
-    def _start(self, more_flags: list[str]) -> None:
+    def _start(self) -> None:
         """Returns when it serves. The one before it may still be ending."""
         self._folder.path().mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + 60.0
         while True:
-            process = self._start_once(more_flags)
+            process = self._start_once()
             if process is not None:
                 with self._lock:
                     self._process = process
@@ -115,13 +126,15 @@ class Server:
                 raise failed(f"the server at {self._address} did not start: {words}")
             time.sleep(_POLL_SECONDS)
 
-    def _start_once(self, more_flags: list[str]) -> subprocess.Popen[str] | None:
+    def _start_once(self) -> subprocess.Popen[str] | None:
         """Returns the process when it serves, or None if it has ended."""
         with tempfile.TemporaryDirectory(prefix="sparseagg-") as folder:
             port_file = Path(folder, "port")
             options = [f"--listen={self._address}", f"--port-file={port_file}", "--stop-at-eof"]
+            leaves = ",".join("=".join(leaf) for leaf in self._leaf_addresses.items())
+            options.append(f"--{self._LEAVES_SETTING}={leaves}")
             process = subprocess.Popen(
-                [_program.find(), "serve", *options, *self._flags, *more_flags],
+                [_program.find(), "serve", *options, *self._flags],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -155,38 +168,40 @@ class Server:
 
 
 class Root(Server):
-    """The actor of the root. It knows the leaves' actors: one that is started again elsewhere has another address."""
+    """The actor of the root. It knows the leaves' actors: one that is started again elsewhere has another address, and
+    it tells the others."""
+
+    _LEAVES_SETTING = "leaves"
 
     def __init__(
         self,
         port: int,
         folder: Folder,
         flags: Sequence[str],
-        run: str,
         addresses: Mapping[str, str],
     ) -> None:
         """The leaves by name, not as handles: arguments of an actor that are in Ray's object store can be lost."""
-        self._run = run
-        self._leaf_addresses = dict(addresses)
         self._stopped = threading.Event()
-        super().__init__(port, folder, flags)
+        super().__init__(port, folder, flags, addresses)
         threading.Thread(target=self._follow, daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
         super().stop()
 
-    def _more_flags(self) -> list[str]:
+    def _begin(self) -> None:
         self._leaf_addresses = self._found()
-        return [f"--leaves={','.join('='.join(leaf) for leaf in self._leaf_addresses.items())}"]
+        super()._begin()
 
     def _found(self) -> dict[str, str]:
-        """The address of each leaf; the last known one where its actor does not answer."""
+        """The address of each leaf, which hears of those of the others; the last known one where its actor does not answer."""
         found = dict(self._leaf_addresses)
         asked = {}
         for leaf in found:
             try:
-                asked[leaf] = ray.get_actor(name_of(self._run, leaf)).address.remote()
+                asked[leaf] = ray.get_actor(name_of(self._folder.run, leaf)).meet.remote(
+                    self._leaf_addresses
+                )
             except ValueError:  # there is none
                 pass
         ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_FOLLOW_SECONDS)
@@ -199,7 +214,7 @@ class Root(Server):
         return found
 
     def _follow(self) -> None:
-        """Starts the server again when a leaf has moved."""
+        """Starts the server again when a leaf has moved; the leaves do so when they are told."""
         while not self._stopped.wait(_FOLLOW_SECONDS):
             if self._found() != self._leaf_addresses:
                 self._end()
@@ -209,6 +224,18 @@ class Root(Server):
 def name_of(run: str, server: str) -> str:
     """Returns the name of an actor; names are those of the whole cluster."""
     return f"sparseagg-{run}-{server}"
+
+
+def address_of(port: int) -> str:
+    """Returns the address of a port of this machine."""
+    address = ray.util.get_node_ip_address()
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def place_for(folder: Folder) -> tuple[int, str]:
+    """Returns the port for the server with the data in `folder`, and the address on this machine."""
+    port = port_for(folder)
+    return port, address_of(port)
 
 
 def port_for(folder: Folder) -> int:

@@ -143,6 +143,32 @@ def test_a_tree_of_actors_has_the_bits_of_one_server(durable_server):
         assert bits(round_.result()) == bits_of_one_server(durable_server.target, 20)
 
 
+def test_leaves_own_the_rows_of_a_result(durable_server):
+    spec = TensorSpec("w", [200_000, 2])
+
+    def sums(client, **options):
+        round_ = client.create_round([spec], **options)
+        for number in range(8):
+            rows = np.arange(number, 200_000, 50_000)
+            tensor = SparseTensor(rows, np.full((rows.size, 2), 0.1, np.float32), [200_000, 2])
+            round_.submit({"w": tensor}, contributor=f"c{number}", update_id="u")
+        round_.seal()
+        result = round_.result(timeout=SECONDS_MAX)
+        owners = [part.owner for part in result.manifest.parts]
+        digests = (result.manifest.updates_digest, result.manifest.result_digest)
+        return owners, (result["w"].indices.tobytes(), result["w"].values.tobytes(), *digests)
+
+    with sparseagg.ray.start(2) as tree, tree.client(retry=RETRY) as client:
+        owners, found = sums(client, owners=True)
+        # A leaf that is started again has its peers still.
+        with ending(process_of(tree.actors[0])):
+            os.kill(process_of(tree.actors[0]), signal.SIGKILL)
+        again = sums(client, owners=True)
+    assert owners == ["leaf-0", "leaf-1"]
+    with Client(durable_server.target) as one:
+        assert (owners, found) == again == (owners, sums(one)[1])
+
+
 @pytest.mark.parametrize("killed", ["actor", "server"])
 def test_what_was_acknowledged_outlives_the_kill_of_every_actor_and_every_server(
     durable_server, tmp_path, killed

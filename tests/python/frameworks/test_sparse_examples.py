@@ -265,8 +265,9 @@ def test_the_programs_end_with_the_same_result(server, tmp_path):
         pytest.skip("needs the licences of Debian")
     programs = {"with_scipy": "scipy", "with_torch": "torch", "with_tff": "tensorflow_federated"}
     here = [program for program, module in programs.items() if importlib.util.find_spec(module)]
+    here.insert(0, "with_numpy")
     if len(here) < 2:
-        pytest.skip("needs two of scipy, torch and TFF")
+        pytest.skip("needs scipy, torch or TFF")
     numbers = []
     for program in here:
         out, log = tmp_path / f"{program}.json", tmp_path / f"{program}.txt"

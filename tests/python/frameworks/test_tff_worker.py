@@ -9,8 +9,21 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 tff = pytest.importorskip("tensorflow_federated")
-from sparseagg import InvalidArgumentError, NewTaskGroup, worker  # noqa: E402
-from sparseagg.tff import SparseRound, client_worker  # noqa: E402
+from sparseagg import (  # noqa: E402
+    InvalidArgumentError,
+    NewTaskGroup,
+    SparseTensor,
+    sparse_data,
+    worker,
+)
+from sparseagg.tff import (  # noqa: E402
+    SparseRound,
+    client_worker,
+    components,
+    feature_statistics,
+    sparse_tensor,
+    sparse_tensor_type,
+)
 
 ROWS, WIDTH = 40, 3
 STATE_TYPE = tff.types.to_type(
@@ -116,6 +129,39 @@ def test_a_broadcast_from_somewhere_else(client, server):
     after = train_by_tasks(client, server, rounds, function, state, b"")
     expected = rounds_of(server).next(state, list(DATA.values()))
     assert np.asarray(after["table"]).tobytes() == np.asarray(expected["table"]).tobytes()
+
+
+def test_a_client_whose_examples_are_sparse(client, server):
+    """Their components are its data; the statistics are those that numpy makes of all examples."""
+    specs = sparse_data.statistics_specs(ROWS)
+    random = np.random.default_rng(3)
+    examples = {
+        name: SparseTensor(
+            np.stack([random.integers(0, n, 30) for n in (6, ROWS)], axis=1),
+            random.integers(1, 9, 30).astype(np.float32),
+            [6, ROWS],
+        )
+        for name in DATA
+    }
+
+    @tff.tensorflow.computation(np.int32, sparse_tensor_type(np.float32))
+    def count(_broadcast, data):
+        return feature_statistics(sparse_tensor(data)), 1.0
+
+    round = client.create_round(specs)
+    payload = worker.pack(np.int32(0))
+    group = NewTaskGroup("p-sparse", round, contributors=list(examples), payload=payload)
+    client.tasks.create(group)
+    function = client_worker(count, lambda task: components(examples[task.contributor]))
+    report = worker.run(function, "p-sparse", server.target, idle_timeout=0, tasks_max=2)
+    assert (report.completed, report.failed) == (len(examples), 0)
+    round.seal()
+    found = sparse_data.FeatureStatistics.of(round.result())
+    updates = [sparse_data.feature_statistics(one) for one in examples.values()]
+    expected = sparse_data.FeatureStatistics.of(client.reduce(specs, updates))
+    assert found.examples == expected.examples == 12
+    for name in ("features", "document_frequency", "contributors", "total", "minimum", "maximum"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 def test_what_the_broadcast_lacks_is_named(client, server):

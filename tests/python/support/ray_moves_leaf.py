@@ -42,6 +42,11 @@ def main() -> int:
         assert address.startswith("127.0.0.3:"), address
         round_.seal()
         assert round_.result(timeout=120).manifest.contributors == 5
+        # The root tells the leaf where its peers are now, here itself.
+        owned = client.create_round([TensorSpec("w", [10])], owners=True)
+        submit(owned, range(5))
+        owned.seal()
+        assert owned.result(timeout=120).manifest.contributors == 5
     print("MOVED AND COUNTED")
     ray.shutdown()
     cluster.shutdown()

@@ -6,8 +6,10 @@ import json
 import random
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
+import pytest
 from conftest import BINARY, Server
 
 from support.namespaces import Network
@@ -65,7 +67,9 @@ class Place:
         return server
 
     def ask(self, server: Server, *arguments: str, ok: bool = True) -> dict:
-        """What a command prints that contributors, or the owner, run."""
+        """What a command prints that contributors, or the owner, run. It looks for a server for longer than a start takes."""
+        if "--timeout" not in arguments:
+            arguments += ("--timeout", "60")
         command = [*self.home.prefix, BINARY, *arguments, "--json", "--server", server.target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert (done.returncode == 0) == ok, (arguments, done.stdout, done.stderr)
@@ -76,15 +80,20 @@ class Place:
         options += ("--contributor", who, "--weight", number)
         return self.ask(server, "push", name, str(self._files[who]), *options, ok=ok)
 
-    def push_all(self, server: Server, name: str, contributors) -> None:
+    def push_all(self, server: Server, name: str, contributors) -> list:
         with ThreadPoolExecutor(4) as executor:
-            list(executor.map(lambda who: self.push(server, name, who), contributors))
+            return list(executor.map(lambda who: self.push(server, name, who), contributors))
 
     def open(self, server: Server, name: str, *options: str) -> None:
         self.ask(server, "round", "create", "--id", name, "--tensor", TENSOR, *options)
 
     def state(self, server: Server, name: str) -> str:
         return self.ask(server, "round", "show", name)["state"]
+
+    def rounds_at(self, leaf: Server, name: str) -> list:
+        """The round at a leaf, if it is there."""
+        listed = self.ask(leaf, "round", "list")["rounds"]
+        return [round for round in listed if round["name"] == f"rounds/{name}"]
 
     def outcome(self, server: Server, name: str) -> tuple:
         """(the bytes of the result, what the manifest says), once the round is published."""
@@ -112,6 +121,17 @@ class Place:
         for server in (*self.leaves, self.root, self.one):
             server.kill()
         self.network.close()
+
+
+@contextmanager
+def place_or_skip(folder):
+    """A place, where network namespaces can be made."""
+    try:
+        made = Place(folder)
+    except OSError as error:
+        pytest.skip(f"network namespaces cannot be made here: {error}")
+    yield made
+    made.close()
 
 
 class Case:
@@ -183,5 +203,4 @@ class Case:
         return self.place.state(self.leaf, self.name) == "ABORTED"
 
     def rounds_at_leaf(self) -> list:
-        listed = self.place.ask(self.leaf, "round", "list")["rounds"]
-        return [round for round in listed if round["name"] == f"rounds/{self.name}"]
+        return self.place.rounds_at(self.leaf, self.name)

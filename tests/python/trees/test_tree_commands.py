@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.request
 
 import numpy as np
 from conftest import BINARY
+from support.trees import until
 
 TENSOR = "w:f32:1000x1:sparse_dim=2"
 MATRIX = "%%MatrixMarket matrix coordinate real general\n1000 1 2\n1 1 1.5\n7 1 2\n"
@@ -44,6 +46,54 @@ def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
     shown = run(root, "round", "show", "r1")
     assert shown["manifest"]["contributors"] == 8
     assert shown["manifest"]["given_up_leaves"] == []
+
+
+def leaf_metrics(text: str) -> dict:
+    """The values of the metrics of leaves, by metric and leaf."""
+    lines = [line for line in text.splitlines() if line.startswith("sparseagg_leaf_")]
+    pairs = [line.removeprefix("sparseagg_leaf_").rsplit(" ", 1) for line in lines]
+    return {name: float(value) for name, value in pairs}
+
+
+def test_metrics_and_status_show_the_leaves(own_server, tmp_path):
+    disk = ("--store-free-bytes-min", "0", "--data-dir")
+    leaves = [own_server(*disk, str(tmp_path / name)) for name in ("one", "two")]
+    named = f"one={leaves[0].target},two={leaves[1].target}"
+    port = tmp_path / "admin"
+    admin = ("--admin-listen", "127.0.0.1:0", "--admin-port-file", str(port))
+    root = own_server("--leaves", named, *admin, *disk, str(tmp_path / "root"))
+
+    def asked(path: str) -> str:
+        address = f"http://127.0.0.1:{int(port.read_text())}{path}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return answer.read().decode()
+
+    def shown() -> list:
+        return json.loads(asked("/api/status"))["engine"]["leaves"]
+
+    matrix = tmp_path / "w.mtx"
+    matrix.write_text(MATRIX)
+    for name, wait in (("r1", ()), ("r2", ("--leaf-wait", "1s"))):
+        run(root, "round", "create", "--id", name, "--tensor", TENSOR, *wait)
+        for number in range(8):
+            run(root, "push", name, f"w={matrix}", "--contributor", f"c{number}")
+    run(root, "round", "seal", "r1", "--wait")
+    leaves[1].kill()
+    run(root, "round", "seal", "r2", "--wait")
+    until(lambda: not shown()[1]["up"], "the root misses the leaf")
+    one, two = shown()
+    assert (one["id"], one["address"], one["up"]) == ("one", leaves[0].target, True)
+    assert (two["id"], two["address"]) == ("two", leaves[1].target)
+    assert (one["rounds"], one["given_up"], two["given_up"]) == (2, 0, 1)
+    assert two["error"] and two["silent_ms"] >= 1000
+    metrics = leaf_metrics(asked("/metrics"))
+    for leaf, up in ((one, 1), (two, 0)):
+        label = f'{{leaf="{leaf["id"]}"}}'
+        assert metrics[f"up{label}"] == up
+        assert metrics[f"partial_bytes_total{label}"] == leaf["partial_bytes"] > 0
+        assert metrics[f"given_up_total{label}"] == leaf["given_up"]
+        assert metrics[f"silent_seconds{label}"] >= (0 if up else 1)
+    assert len(metrics) == 8
 
 
 def test_partial_aggregates_travel_as_files(own_server, tmp_path):

@@ -1,5 +1,5 @@
-"""Every operator and value type in trees of 1, 2, 3 and 8 leaves, whose result is at the root or at owners: the bytes,
-counts and digests of one server."""
+"""Every operator and value type in trees of 1, 2, 3 and 8 leaves, on the CPU or on emulated GPUs, whose result is at the root
+or at owners: the bytes, counts and digests of one server on the CPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import random
 
 import numpy as np
 import pytest
-from conftest import Server
+from conftest import BINARY, Server
 from sparseagg import Client, SparseTensor, TensorSpec, Update
 from sparseagg.tensors import VALUE_DTYPES
 from support.trees import RETRY, SEEDS, bits
 
 NUMBERS_OF_LEAVES = (1, 2, 3, 8)
+EMULATED = BINARY.with_name("sparseagg_emulated")
+GPUS = (1, 2, 3, 4) if SEEDS > 1 else (3,)  # emulated ones, of each leaf
 OPS = ("sum", "weighted_mean", "mean_of_contributors", "count", "min", "max")
 INTEGERS = ("i32", "i64", "u32", "u64")
 # Shape and sparse_dim. Owners divide rows by 65,536.
@@ -74,28 +76,43 @@ def updates(tensors: list[TensorSpec], seed: int) -> list[Update]:
     return made
 
 
+def on(gpus: int) -> dict:
+    """How to start a server with so many emulated GPUs, which makes a batch for them of every update."""
+    if gpus == 0:
+        return {}
+    if not EMULATED.exists():
+        pytest.skip(f"trees on GPUs are NOT tested: there is no {EMULATED} (SPARSEAGG_CUDA=OFF?)")
+    settings = (f"SPARSEAGG_EMULATED_DEVICES={gpus}", "SPARSEAGG_EMULATED_BATCH_BYTES=1")
+    return {"prefix": ("env", *settings), "program": EMULATED}
+
+
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory):
-    """(a client of one server, clients of roots with 1, 2, 3 and 8 leaves, by number): the roots share their leaves."""
+def pool(request, tmp_path_factory):
+    """(a client of one server, clients of roots with 1, 2, 3 and 8 leaves, by number, a client of the first leaf): the roots
+    share their leaves. Its parameter is the number of emulated GPUs of each leaf; with 0, leaves are on the CPU."""
     folder = tmp_path_factory.mktemp("pool")
+    gpus = request.param
     servers = []
 
-    def start(name: str, *flags: str) -> Server:
+    def start(name: str, *flags: str, **options) -> Server:
         data = ("--data-dir", str(folder / name), "--store-free-bytes-min", "0")
-        servers.append(Server(folder, *data, *flags))
+        servers.append(Server(folder, *data, *flags, **options))
         servers[-1].start()
         return servers[-1]
 
-    leaves = [start(f"leaf{number}").target for number in range(max(NUMBERS_OF_LEAVES))]
+    backend = ("--backend", "cuda", "--devices", "all") if gpus else ()
+    names = [f"leaf{number}" for number in range(max(NUMBERS_OF_LEAVES))]
+    leaves = [start(name, *backend, **on(gpus)).target for name in names]
     for leaf in servers:  # their addresses are known now
         leaf.kill()
         leaf.add_flags("--peers", ",".join(leaves))
         leaf.start()
     roots = {n: start(f"root{n}", "--leaves", ",".join(leaves[:n])) for n in NUMBERS_OF_LEAVES}
     clients = {n: Client(root.target, retry=RETRY) for n, root in roots.items()}
-    one = Client(start("one").target, retry=RETRY)
-    yield one, clients
-    for client in (one, *clients.values()):
+    one = Client(start("one", "--backend", "cpu").target, retry=RETRY)
+    leaf = Client(leaves[0], retry=RETRY)
+    yield one, clients, leaf
+    for client in (one, leaf, *clients.values()):
         client.close()
     for server in servers:
         server.kill()
@@ -129,16 +146,15 @@ def sum_depends_on_order(sent: list, spec: TensorSpec) -> bool:
     return totals[0] != totals[1]
 
 
+@pytest.mark.parametrize("pool", [0], indirect=True)
 def test_every_operator_and_type_is_in_the_matrix(pool):
     info = pool[0].info()
     assert set(info.operators) == set(OPS)
     assert set(info.value_types) == set(VALUE_DTYPES)
 
 
-@pytest.mark.parametrize("owners", [False, True], ids=["root", "owners"])
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_cut_has_the_bytes_of_one_server(pool, seed, owners):
-    one, roots = pool
+def has_the_bytes_of_one_server(pool, seed: int, owners: bool) -> None:
+    one, roots, _ = pool
     choose = random.Random(seed)
     tensors = specs(choose)
     sent = updates(tensors, seed)
@@ -156,3 +172,31 @@ def test_any_cut_has_the_bytes_of_one_server(pool, seed, owners):
         assert bits(found, tensors) == expected, f"{leaves} leaves"
         assert found.manifest.given_up_leaves == ()
         assert len(found.manifest.parts) == (leaves if owners else 0)
+
+
+@pytest.mark.parametrize("pool", [0], indirect=True)
+@pytest.mark.parametrize("owners", [False, True], ids=["root", "owners"])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_any_cut_has_the_bytes_of_one_server(pool, seed, owners):
+    has_the_bytes_of_one_server(pool, seed, owners)
+
+
+@pytest.mark.parametrize("pool", GPUS, indirect=True)
+@pytest.mark.parametrize("owners", [False, True], ids=["root", "owners"])
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // 10)))
+def test_any_cut_over_leaves_with_gpus_has_the_bytes_of_one_server(pool, seed, owners):
+    has_the_bytes_of_one_server(pool, seed, owners)
+
+
+@pytest.mark.parametrize("pool, gpus", [(number, number) for number in GPUS], indirect=["pool"])
+def test_a_leaf_reduces_on_all_its_gpus(pool, gpus):
+    _, roots, leaf = pool
+    round = roots[1].create_round([TensorSpec("t", [1000])], "gpus")
+    for number in range(24):
+        change = SparseTensor(np.arange(500), np.full(500, 0.1, np.float32), [1000])
+        round.submit({"t": change}, contributor=f"c{number}")
+    round.seal()
+    round.wait(timeout=60)
+    (status,) = leaf.round(round.name).info().tensor_status
+    assert status.backend == "cuda"
+    assert gpus == 1 or status.plan_reason.endswith(f"; on {gpus} devices")

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from support.namespaces import CUTS
-from support.tree_network import CONTRIBUTORS, Case, Place
+from support.tree_network import CONTRIBUTORS, Case, place_or_skip
 from support.trees import SEEDS, until
 
 PHASES = ("updates", "seal", "transfer", "published")
@@ -15,12 +15,8 @@ PHASES = ("updates", "seal", "transfer", "published")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    try:
-        made = Place(tmp_path_factory.mktemp("network"))
-    except OSError as error:
-        pytest.skip(f"network namespaces cannot be made here: {error}")
-    yield made
-    made.close()
+    with place_or_skip(tmp_path_factory.mktemp("network")) as made:
+        yield made
 
 
 def combinations():
