@@ -129,6 +129,7 @@ absl::StatusOr<Reservation> TensorReducers::ReserveGrowth(std::span<const Encode
 absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
   ++updates_;
   ++contributors_;
+  ++records_;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     reducers_[i].entries += update[i].entries.nnz;
     reducers_[i].addends += update[i].entries.nnz;
@@ -139,7 +140,7 @@ absl::Status TensorReducers::Accumulate(StagedTensors update, float weight) {
 }
 
 void TensorReducers::AccountForMemory() {
-  uint64_t bytes = contributors_ * kRecordBytes;
+  uint64_t bytes = records_ * kRecordBytes;
   for (const Reducer& reducer : reducers_) bytes += reducer.aggregator->memory_bytes();
   memory_.SetBytes(bytes);
 }
@@ -183,6 +184,7 @@ absl::Status TensorReducers::Merge(RoundPartial partial) {
   SPARSEAGG_RETURN_IF_ERROR(CheckMerge(partial));
   ++updates_;
   contributors_ += partial.tensors.front().contributors;
+  records_ += std::max<uint64_t>(1, partial.covered.size());
   for (size_t i = 0; i < reducers_.size(); ++i) {
     reducers_[i].entries += partial.entries[i];
     reducers_[i].addends += partial.tensors[i].addends;
@@ -206,7 +208,7 @@ absl::Status TensorReducers::CheckFolded(uint64_t updates,
 absl::StatusOr<PublishedResult> TensorReducers::Report() {
   PublishedResult result;
   result.spec = spec_;
-  uint64_t bytes = contributors_ * kRecordBytes;
+  uint64_t bytes = records_ * kRecordBytes;
   for (size_t i = 0; i < reducers_.size(); ++i) {
     SPARSEAGG_ASSIGN_OR_RETURN(Aggregate aggregate, std::move(*reducers_[i].aggregator).Report());
     if (aggregate.addends != reducers_[i].addends) {
@@ -241,7 +243,7 @@ absl::StatusOr<PublishedResult> TensorReducers::ReportPartial(std::vector<Update
     SPARSEAGG_RETURN_IF_ERROR(CheckResultNnz(reducers_[i], tensor.rows.size()));
   }
   result.partial = WritePartial(partial);
-  memory_.SetBytes(contributors_ * kRecordBytes + result.partial.size());
+  memory_.SetBytes(records_ * kRecordBytes + result.partial.size());
   return result;
 }
 

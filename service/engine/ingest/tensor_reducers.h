@@ -132,6 +132,7 @@ class TensorReducers {
   Reservation memory_;         // for the aggregators or the results, and for the updates' records
   uint64_t updates_ = 0;       // folded so far
   uint64_t contributors_ = 0;  // of those, with all that partial aggregates cover
+  uint64_t records_ = 0;  // of those; without contributors that a partial aggregate does not name
   std::vector<Reducer> reducers_;
 };
 

@@ -21,6 +21,7 @@ from sparseagg import (
 )
 from sparseagg._encode.encodings import EncodeOptions
 from sparseagg._requests import read_one_for_reduce
+from support import partial_format
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -127,6 +128,19 @@ def test_a_snapshot_is_of_its_moment_and_may_be_merged_twice():
     result = other.result("dense")
     assert result["t"].tolist() == [0, 2, 0, 0, 0]
     assert result.manifest.contributors == 2
+
+
+def test_a_billion_contributors_without_names_take_the_memory_of_one():
+    reduction = Reduction(TensorSpec("t", [5]))
+    reduction.add({"t": ([1], np.float32([1]), [5])})
+    partial = partial_format.read(bytes(reduction.snapshot()))
+    partial.contributors = 2**30
+    many = Partial(partial_format.write(partial))
+    for _ in range(2):
+        reduction.merge(many)
+    result = reduction.result("dense")
+    assert result["t"].tolist() == [0, 3, 0, 0, 0]
+    assert result.manifest.contributors == 2**31 + 1
 
 
 @pytest.mark.parametrize(
