@@ -1,5 +1,5 @@
-"""Partial aggregates of more entries than one server sums in a tensor, 2^38: nobody can send them all to a test, so their numbers
-are rewritten."""
+"""Partial aggregates of more entries than one server sums in a tensor, 2^38. These are too many to send in a test, so their
+numbers are rewritten."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_round_of_more_entries_than_one_server_sums_is_exact(client, entries):
                 round.submit(update(seed), **who(seed))
         leaf.seal()
         root.submit_partial(with_entries(leaf.partial(30), entries), node=f"leaf-{number}")
-    for round in (one, root):  # an update that is nobody's partial aggregate, on top
+    for round in (one, root):  # a plain update on top
         round.submit(update(4), **who(4))
         round.seal()
     assert bits(root.result(timeout=60)) == bits(one.result(timeout=60))

@@ -125,14 +125,19 @@ TEST(OwnersTest, ALeafThatLosesItsMemoryEndsTheRound) {
   EXPECT_THAT(round.failure, HasSubstr("LEAF_LOST"));
 }
 
+// A round with all updates, and a leaf_wait of 30 s if it has one.
+void SealRoundInMemory(OwnerBench& bench, bool has_wait) {
+  RoundPolicy policy;
+  if (has_wait) policy.leaf_wait = std::chrono::seconds(30);
+  ASSERT_TRUE(Create(bench, Args(Durability::kMemory, policy)).ok());
+  bench.SendAll();
+  ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
+}
+
 TEST(OwnersTest, AnOwnerThatIsSilentIsWaitedForUnlessLeafWaitIsSet) {
   for (const bool has_wait : {false, true}) {
-    RoundPolicy policy;
-    if (has_wait) policy.leaf_wait = std::chrono::seconds(30);
     OwnerBench bench(2, "");
-    ASSERT_TRUE(Create(bench, Args(Durability::kMemory, policy)).ok());
-    bench.SendAll();
-    ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
+    ASSERT_NO_FATAL_FAILURE(SealRoundInMemory(bench, has_wait));
     for (int turn = 0; turn < 3; ++turn) bench.Work();
     OneServer* const silent = std::exchange(bench.answering["leaf-1"], nullptr);
     for (int turn = 0; turn < 3; ++turn) bench.WorkOnce();
@@ -154,12 +159,8 @@ TEST(OwnersTest, AnOwnerThatIsSilentIsWaitedForUnlessLeafWaitIsSet) {
 
 TEST(OwnersTest, ALeafThatOnlyAnOwnerDoesNotReachIsWaitedForUnlessLeafWaitIsSet) {
   for (const bool has_wait : {false, true}) {
-    RoundPolicy policy;
-    if (has_wait) policy.leaf_wait = std::chrono::seconds(30);
     OwnerBench bench(2, "");
-    ASSERT_TRUE(Create(bench, Args(Durability::kMemory, policy)).ok());
-    bench.SendAll();
-    ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
+    ASSERT_NO_FATAL_FAILURE(SealRoundInMemory(bench, has_wait));
     bench.cut = {{bench.servers[0].get(), "leaf-1"}};
     for (int turn = 0; turn < 6; ++turn) bench.WorkOnce();
     bench.now += std::chrono::seconds(29);
