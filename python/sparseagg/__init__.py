@@ -24,6 +24,7 @@ Start with `sparse_sum` (one call, nothing stored) or `Client` (rounds). Modules
 
 from sparseagg._handles import DEFAULT_TARGET
 from sparseagg._local import IN_PROCESS
+from sparseagg._net.result_parts import ResultPart
 from sparseagg._net.retry import RetryPolicy
 from sparseagg._requests import Update
 from sparseagg.client import Client
@@ -62,7 +63,6 @@ from sparseagg.functions import (
 from sparseagg.records import (
     Manifest,
     Receipt,
-    ResultPart,
     RoundInfo,
     RoundPolicy,
     RoundState,

@@ -153,10 +153,10 @@ class Round(PartialRound):
             receipt = receipt_from_proto(answer, update.encodings)
             self._was_born(receipt.durability, receipt.epoch)
             return receipt
-        outcome = self._submit_stream([update], idle_timeout, meter)[0]
-        if isinstance(outcome, SparseAggError):
-            raise outcome
-        return outcome
+        [outcome] = self._submit_stream([update], idle_timeout, meter)
+        if isinstance(outcome, Receipt):
+            return outcome
+        raise outcome
 
     @overload
     def submit_many(

@@ -28,6 +28,12 @@ class GrpcLeaf : public LeafLink {
   GrpcLeaf(client::Caller caller, const std::shared_ptr<grpc::Channel>& channel)
       : caller_(std::move(caller)), stub_(v1::AggregationService::NewStub(channel)) {}
 
+  absl::Status Greet() override {
+    v1::ServerInfo info;
+    return Call(kCallMs, [&](grpc::ClientContext& context) {
+      return stub_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info);
+    });
+  }
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override {
     v1::CreateRoundRequest request;
     request.set_round_id(args.round_id);

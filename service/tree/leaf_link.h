@@ -46,6 +46,8 @@ inline bool IsSilence(const absl::Status& status) {
 class LeafLink {
  public:
   virtual ~LeafLink() = default;
+  // Asks for nothing but an answer.
+  virtual absl::Status Greet() = 0;
   virtual absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) = 0;
   virtual absl::StatusOr<LeafRound> Get(const std::string& name) = 0;
   virtual absl::StatusOr<LeafRound> Seal(const std::string& name) = 0;

@@ -26,8 +26,10 @@ bool IsOlder(const LeafRound& there, const LeafRound& seen) {
 }  // namespace
 
 Backoff::Time TreeRounds::WorkOn(const std::string& leaf) {
-  return ForEachDue(leaf, &LeafState::work,
-                    [&](TreeRound& round) { return WorkOnRound(round, leaf); });
+  const Backoff::Time next = ForEachDue(leaf, &LeafState::work,
+                                        [&](TreeRound& round) { return WorkOnRound(round, leaf); });
+  GreetIfUnasked(leaf);
+  return next;
 }
 
 TreeRounds::Next TreeRounds::WorkOnRound(TreeRound& round, const std::string& leaf) {

@@ -17,6 +17,7 @@ namespace {
 class NoLeaf : public LeafLink {
  public:
   explicit NoLeaf(absl::Status why) : why_(std::move(why)) {}
+  absl::Status Greet() override { return why_; }
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& /*args*/) override { return why_; }
   absl::StatusOr<LeafRound> Get(const std::string& /*name*/) override { return why_; }
   absl::StatusOr<LeafRound> Seal(const std::string& /*name*/) override { return why_; }

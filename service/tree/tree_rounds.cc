@@ -148,11 +148,32 @@ absl::Status TreeRounds::Store(TreeRound& round, bool more_work,
 absl::Status TreeRounds::Note(const TreeRound& round, const std::string& leaf,
                               absl::Status outcome) {
   const std::lock_guard lock(mutex_);
-  Server& server = *round.leaves.at(leaf).server;
-  server.up = !IsSilence(outcome);
-  if (server.up) server.answered = options_.now();
-  server.error = outcome.ok() ? "" : std::string(outcome.message());
+  NoteLocked(*round.leaves.at(leaf).server, outcome);
   return outcome;
+}
+
+void TreeRounds::NoteLocked(Server& server, const absl::Status& outcome) {
+  const Time now = options_.now();
+  server.up = !IsSilence(outcome);
+  server.asked = now;
+  if (server.up) server.answered = now;
+  server.error = outcome.ok() ? "" : std::string(outcome.message());
+}
+
+void TreeRounds::GreetIfUnasked(const std::string& leaf) {
+  std::shared_ptr<Server> server;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = servers_.find(leaf);
+    if (found == servers_.end()) return;
+    server = found->second;
+    const Time now = options_.now();
+    const Time asked = server->asked.value_or(Time::min());
+    if (asked <= now && asked + options_.poll_interval > now) return;  // the clock may go back
+  }
+  const absl::Status outcome = server->link->Greet();
+  const std::lock_guard lock(mutex_);
+  NoteLocked(*server, outcome);
 }
 
 std::vector<LeafStatus> TreeRounds::Leaves() const {

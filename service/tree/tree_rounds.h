@@ -119,6 +119,7 @@ class TreeRounds {
     Leaf leaf;
     std::shared_ptr<LeafLink> link;
     bool up = false;
+    std::optional<Time> asked;  // last
     Time answered;
     std::string error;
     uint64_t partial_bytes = 0;
@@ -191,6 +192,9 @@ class TreeRounds {
   const std::string& AddressOf(const Leaf& leaf) const;
   std::shared_ptr<Server> ServerLocked(const Leaf& leaf);
   std::shared_ptr<LeafLink> LinkTo(const TreeRound& round, const std::string& leaf) const;
+  // Asks a leaf that no round has asked for a poll interval, so that Leaves() is true of it.
+  void GreetIfUnasked(const std::string& leaf);
+  void NoteLocked(Server& server, const absl::Status& outcome);
   // Records the outcome of a call to a leaf, and returns it.
   absl::Status Note(const TreeRound& round, const std::string& leaf, absl::Status outcome);
   template <class T>

@@ -6,6 +6,12 @@ STOPS = "200"
 BORDER_UPDATES = "1000000"
 BORDER_SERVED_UPDATES = "20000"
 OPEN_ROUNDS = "10000"
+THREAD_COUNTS = "8"
+CONFORMANCE = (
+    "cuda_emulated_conformance_test",
+    "cuda_devices_conformance_test",
+    "cpu_threads_test",
+)
 FUZZ_SECONDS = "60"
 TASKS = 2000
 TASK_WORKERS = 32
@@ -51,7 +57,11 @@ def dev(*arguments: str) -> tuple[str, ...]:
 
 SUITES = (
     Suite("lint", "every source: clang-format, clang-tidy, ruff", (dev("lint"),)),
-    Suite("test", "what CI runs", (dev("test"),)),
+    Suite(
+        "test",
+        "what CI runs, and all benchmarks compile",
+        (dev("test"), dev("build", "dev", "submit_bench", "ingest_bench", "dense_bench")),
+    ),
     Suite(
         "asan", "all C++ tests, AddressSanitizer and UBSan", (dev("test", "--asan"),), unread=PYTHON
     ),
@@ -91,12 +101,13 @@ SUITES = (
         needs_root=True,
     ),
     Suite(
-        "devices",
-        "conformance on two, three and four emulated GPUs",
+        "conformance",
+        "every type on one to four emulated GPUs; 1 to 8 threads",
         (
-            dev("build", "dev", "cuda_devices_conformance_test"),
-            ("build/dev/bin/cuda_devices_conformance_test",),
+            dev("build", "dev", *CONFORMANCE),
+            *((f"build/dev/bin/{program}",) for program in CONFORMANCE),
         ),
+        environment=(("SPARSEAGG_THREAD_COUNTS", THREAD_COUNTS),),
         unread=PYTHON,
     ),
     Suite(

@@ -2,9 +2,11 @@
 // workloads of several windows, ranges and tasks, each with its own way of being uneven.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <ostream>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -13,20 +15,21 @@
 #include "sparse/ops/all.h"
 #include "sparse/reference_backend.h"
 #include "tests/support/crowd.h"
+#include "tests/support/effort.h"
 #include "tests/support/sanitizer.h"
 #include "tests/support/workload.h"
 
 namespace sparseagg::testing {
 namespace {
 
-// ThreadSanitizer takes more than ten minutes for all of them.
-constexpr auto kThreadCounts = [] {
-  if constexpr (kThreadSanitizer) {
-    return std::array<uint32_t, 2>{3, 8};
-  } else {
-    return std::array<uint32_t, 8>{1, 2, 3, 4, 5, 6, 7, 8};
-  }
-}();
+// How many threads: the first SPARSEAGG_THREAD_COUNTS of these. All take two minutes, and under
+// ThreadSanitizer more than ten.
+std::span<const uint32_t> ThreadCounts() {
+  static constexpr std::array<uint32_t, 8> kCounts = {3, 8, 1, 2, 4, 5, 6, 7};
+  const int wanted = Effort("SPARSEAGG_THREAD_COUNTS", kThreadSanitizer ? 2 : 4);
+  return std::span(kCounts).first(std::min<size_t>(wanted, kCounts.size()));
+}
+
 constexpr uint64_t kDenseSpace = uint64_t{1} << 18;
 constexpr uint64_t kSparseSpace = uint64_t{1} << 40;
 // Windows of these spaces are so large that sort keys do not tell all rows apart.
@@ -110,7 +113,7 @@ TEST_P(ThreadsTest, GiveTheBytesOfTheReference) {
   const auto reference = *MakeReferenceBackend({});
   const auto expected = Reduce(*reference, spec, updates);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const uint32_t threads : kThreadCounts) {
+  for (const uint32_t threads : ThreadCounts()) {
     const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
     ASSERT_EQ(cpu->info().threads, threads);
     for (const std::string& plan : PlansFor(*cpu, spec)) {
@@ -141,7 +144,7 @@ TEST(Threads, LargeGapsBetweenTheirResultsAreClosed) {
   const auto expected = Reduce(*one, spec, updates, "sweep");
   ASSERT_TRUE(expected.ok()) << expected.status();
   ASSERT_LT(expected->tensor.nnz(), EntriesOf(updates) / 2);
-  for (const uint32_t threads : kThreadCounts) {
+  for (const uint32_t threads : ThreadCounts()) {
     const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
     for (const std::string plan : {"sweep", "partition"}) {
       EXPECT_EQ(Difference(expected, Reduce(*cpu, spec, updates, plan)), "")
@@ -169,7 +172,7 @@ TEST(Threads, TheFirstOverflowIsTheErrorOfAll) {
   const auto reference = *MakeReferenceBackend({});
   const auto expected = Reduce(*reference, spec, updates);
   ASSERT_EQ(expected.status().code(), absl::StatusCode::kOutOfRange);
-  for (const uint32_t threads : kThreadCounts) {
+  for (const uint32_t threads : ThreadCounts()) {
     const auto cpu = *MakeCpuBackend({.threads = threads, .memory_bytes = uint64_t{1} << 30});
     for (const std::string& plan : PlansFor(*cpu, spec)) {
       EXPECT_EQ(Difference(expected, Reduce(*cpu, spec, updates, plan)), "")

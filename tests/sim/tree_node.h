@@ -86,6 +86,9 @@ class SimulatedLink : public LeafLink {
   SimulatedLink(const TreeNode& caller, TreeNode& leaf, std::function<bool()> loses_answer)
       : caller_(caller), leaf_(leaf), loses_answer_(std::move(loses_answer)) {}
 
+  absl::Status Greet() override {
+    return Call([] { return absl::OkStatus(); });
+  }
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override;
   absl::StatusOr<LeafRound> Get(const std::string& name) override;
   absl::StatusOr<LeafRound> Seal(const std::string& name) override;

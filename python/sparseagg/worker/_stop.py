@@ -13,7 +13,8 @@ from typing import Any, Callable
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # It interrupts a wait of the main thread and means nothing: programs must expect it at any time, and ignore it by default.
-_NUDGE = getattr(signal, "SIGURG", None)
+# None where the system has no such signal.
+_NUDGE: signal.Signals | None = getattr(signal, "SIGURG", None)
 _NUDGE_SECONDS = 0.05
 
 
@@ -46,7 +47,7 @@ class StopSignals:
                     self._before[number] = before
                     signal.signal(number, self._handle)
             if self._before and _NUDGE is not None:
-                self._nudger = _Nudger(self._is_awaited)
+                self._nudger = _Nudger(_NUDGE, self._is_awaited)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,14 +101,15 @@ class _Nudger:
     about to wait for a lock goes on waiting, as does one whose signal the system gave to another thread.
     """
 
-    def __init__(self, is_awaited: Callable[[int], bool]) -> None:
+    def __init__(self, nudge: signal.Signals, is_awaited: Callable[[int], bool]) -> None:
+        self._nudge = nudge
         self._is_awaited = is_awaited
         self._main = threading.get_ident()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
-        self._handles = signal.getsignal(_NUDGE) == signal.SIG_DFL
+        self._handles = signal.getsignal(nudge) == signal.SIG_DFL
         if self._handles:
-            signal.signal(_NUDGE, lambda *_: None)
+            signal.signal(nudge, lambda *_: None)
         self.watch()
         self._thread = threading.Thread(target=self._run, name="sparseagg-signals", daemon=True)
         self._thread.start()
@@ -127,7 +129,7 @@ class _Nudger:
                 while self._is_awaited(number):
                     time.sleep(_NUDGE_SECONDS)
                     if self._is_awaited(number):
-                        signal.pthread_kill(self._main, _NUDGE)
+                        signal.pthread_kill(self._main, self._nudge)
 
     def close(self) -> None:
         self._report_to(-1)
@@ -135,4 +137,4 @@ class _Nudger:
         self._thread.join()
         self._reader.close()
         if self._handles:
-            signal.signal(_NUDGE, signal.SIG_DFL)
+            signal.signal(self._nudge, signal.SIG_DFL)

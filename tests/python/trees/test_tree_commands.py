@@ -48,6 +48,20 @@ def test_push_goes_to_the_leaf_and_tree_status_knows_both(own_server, tmp_path):
     assert shown["manifest"]["given_up_leaves"] == []
 
 
+def test_a_root_without_rounds_shows_which_leaves_answer(own_server, tmp_path):
+    leaves = [own_server() for _ in range(2)]
+    named = f"one={leaves[0].target},two={leaves[1].target}"
+    disk = ("--store-free-bytes-min", "0", "--data-dir", str(tmp_path / "root"))
+    root = own_server("--leaves", named, *disk)
+
+    def up() -> list[bool]:
+        return [leaf["up"] for leaf in run(root, "tree", "status")["leaves"]]
+
+    until(lambda: up() == [True, True], "the root has asked its leaves")
+    leaves[1].kill()
+    until(lambda: up() == [True, False], "the root knows that a leaf has ended")
+
+
 def leaf_metrics(text: str) -> dict:
     """The values of the metrics of leaves, by metric and leaf."""
     lines = [line for line in text.splitlines() if line.startswith("sparseagg_leaf_")]

@@ -95,6 +95,7 @@ class LocalLeaf : public LeafLink {
   // `server` may be replaced; null: it does not answer.
   LocalLeaf(OneServer*& server, LeafCalls& calls) : server_(server), calls_(calls) {}
 
+  absl::Status Greet() override { return server_ == nullptr ? Silent() : absl::OkStatus(); }
   absl::StatusOr<LeafRound> Create(const CreateRoundArgs& args) override {
     if (server_ == nullptr) return Silent();
     return Of(server_->engine().CreateRound(args));

@@ -159,6 +159,29 @@ TEST(TreeRoundsTest, SealsCollectsPublishesAndErases) {
   EXPECT_EQ(bench.rounds->Leaves()[0].rounds, 0u);
 }
 
+TEST(TreeRoundsTest, ALeafIsAskedInTimesWithoutRounds) {
+  TreeBench bench(2, "");
+  bench.poll_interval = milliseconds(5000);
+  bench.StartRounds(nullptr);
+  EXPECT_FALSE(bench.rounds->Leaves()[0].up);
+  bench.Work();
+  for (const LeafStatus& leaf : bench.rounds->Leaves()) EXPECT_TRUE(leaf.up) << leaf.leaf.id;
+  bench.answering["leaf-1"] = nullptr;
+  bench.now += milliseconds(4999);
+  bench.Work();
+  EXPECT_TRUE(bench.rounds->Leaves()[1].up) << "it is not asked before 5 s";
+  bench.now += milliseconds(1);
+  bench.Work();
+  EXPECT_TRUE(bench.rounds->Leaves()[0].up);
+  EXPECT_FALSE(bench.rounds->Leaves()[1].up);
+  EXPECT_EQ(bench.rounds->Leaves()[1].error, "there is no server");
+  EXPECT_EQ(bench.rounds->Leaves()[1].silent_for, milliseconds(5000));
+  bench.answering["leaf-1"] = bench.servers[1].get();
+  bench.now -= std::chrono::hours(1);  // the clock is set back
+  bench.Work();
+  EXPECT_TRUE(bench.rounds->Leaves()[1].up);
+}
+
 TEST(TreeRoundsTest, ARoundThatALeafDoesNotHaveYetIsCreatedByTheNextAttempt) {
   TreeBench bench(2, "");
   bench.answering["leaf-1"] = nullptr;
