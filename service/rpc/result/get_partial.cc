@@ -52,7 +52,8 @@ absl::StatusOr<std::shared_ptr<const Source>> FindPartial(Engine& engine,
                                   request.offset(), " is beyond its end"));
   }
   std::string digest(request.has_rows() ? bytes.digest : PartialDigest(result->partial));
-  return std::make_shared<const Source>(std::move(result), std::move(bytes), std::move(digest));
+  return std::make_shared<const Source>(
+      Source{std::move(result), std::move(bytes), std::move(digest)});
 }
 
 // One operation at a time, each started when the one before ends; so no lock.
