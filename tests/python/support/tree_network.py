@@ -17,7 +17,7 @@ from support.trees import choose_leaf, until
 
 CONTRIBUTORS = [f"c{number}" for number in range(8)]
 TENSOR = "emb:f32:100000x4:sparse_dim=1:op=weighted_mean"
-ROWS = 4_000  # a partial aggregate of a leaf has several 100 KB
+ROWS = 4_000  # a partial aggregate has 98 KB of one update, 375 KB of three
 BITS_PER_SECOND = 2_000_000  # so slow that a busy machine cuts a link before the end of a transfer
 COUNTED = ("contributors", "total_weight", "updates_digest", "result_digest", "given_up_leaves")
 
@@ -166,7 +166,7 @@ class Case:
         network.slow_down(root.node, BITS_PER_SECOND)
         before = network.bytes_to(root.node)
         self.place.ask(root, "round", "seal", self.name)
-        # Of all leaves. One that has a single update sends 130 KB.
+        # Of all leaves. One that has a single update sends 98 KB.
         some = choose.randrange(20_000, 80_000)
         until(lambda: network.bytes_to(root.node) - before > some, "the transfer has begun")
         self.cut()

@@ -154,7 +154,7 @@ def test_every_operator_and_type_is_in_the_matrix(pool):
 
 
 def test_the_sums_of_most_rounds_depend_on_order():
-    """Otherwise a server that adds in the order of arrival would pass. In some rounds no row has three different values."""
+    """Otherwise a server that adds in the order of arrival would pass. In some rounds too few updates share a row."""
     depending = 0
     for seed in range(20):
         tensors = specs(random.Random(seed))
