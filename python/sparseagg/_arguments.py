@@ -120,7 +120,7 @@ def one_of_each(what: str, value: Iterable[Any]) -> Iterator[Any]:
 
 
 def list_of_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
-    """Returns `value` as names of tensors. One string is refused, whose letters would be the names."""
+    """Returns `value` as names of tensors or contributors. One string is refused, whose letters would be the names."""
     if isinstance(value, str):
         raise InvalidArgumentError(f'{what} is "{value}"; give a list of names: ["{value}"]')
     if isinstance(value, (bytes, Mapping)):

@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
 import grpc
 
 from sparseagg import _arguments, _requests
+from sparseagg._encode.encodings import EncodeOptions
 from sparseagg._encode.wire import EncodedUpdate
 from sparseagg._local_server import LocalServer
 from sparseagg._lost_rounds import Birth, why_not_found
 from sparseagg._net import address as _address
 from sparseagg._net.leaves import RoundLeaves
 from sparseagg._net.retry import RetryPolicy
+from sparseagg._requests import Update
 from sparseagg.errors import (
     InvalidArgumentError,
     InvalidUpdateError,
     NotFoundError,
+    RoundNotPublishedError,
     SparseAggError,
     UnavailableError,
 )
@@ -126,6 +129,32 @@ class RoundBase:
         if self._leaves is None or update.is_partial:
             return self
         return self._leaves.handle(self, update.header.contributor)
+
+    def _leaf_address(self, contributor: str) -> str | None:
+        """Returns the address of the contributor's leaf; None without leaves. Known once `_specs` are."""
+        leaf = None if self._leaves is None else self._leaves.leaf_of(contributor)
+        return None if leaf is None else leaf.address
+
+    def _given_up(self, info: RoundInfo, contributors: Iterable[str]) -> tuple[str, ...]:
+        """Returns those of the contributors whose leaf was given up. info: of this round, just asked."""
+        names = _arguments.list_of_names("contributors", contributors)
+        if info.manifest is None:
+            raise RoundNotPublishedError(
+                f'round "{self.name}" is {info.state}: which leaves are given up is known once it is published',
+                reason="ROUND_NOT_PUBLISHED",
+            )
+        assert self._leaves is not None  # it came with `info`
+        leaves = ((name, self._leaves.leaf_of(name)) for name in names)
+        lost = info.manifest.given_up_leaves
+        return tuple(name for name, leaf in leaves if leaf is not None and leaf.id in lost)
+
+    def _encoded_or_refusal(
+        self, specs: Mapping[str, TensorSpec], update: Update, options: EncodeOptions
+    ) -> EncodedUpdate | SparseAggError:
+        try:
+            return _requests.encode_update(self.name, specs, update, options)
+        except SparseAggError as refusal:
+            return refusal
 
     def _ask_leaves_again(self, error: SparseAggError) -> None:
         """After `error` of a leaf: the next update asks the root where the leaf is now."""

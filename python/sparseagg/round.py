@@ -79,8 +79,17 @@ class Round(PartialRound):
         contributor: its name, as `submit` gets it.
         """
         self._specs_within(None)
-        leaf = None if self._leaves is None else self._leaves.leaf_of(contributor)
-        return None if leaf is None else leaf.address
+        return self._leaf_address(contributor)
+
+    def given_up(self, contributors: Iterable[str]) -> tuple[str, ...]:
+        """Returns those of these contributors whose leaf was given up (`leaf_wait`): whatever receipts they have, their
+        updates are not in the result.
+
+        contributors: names, as `submit` gets them.
+
+        Raises RoundNotPublishedError before the publication, which decides.
+        """
+        return self._given_up(self.info(), contributors)
 
     def submit(
         self,
@@ -401,14 +410,6 @@ class Round(PartialRound):
         except SparseAggError:
             return error  # what is known already
         return self._why_lost(error, server)
-
-    def _encoded_or_refusal(
-        self, specs: Mapping[str, TensorSpec], update: Update, options: EncodeOptions
-    ) -> EncodedUpdate | SparseAggError:
-        try:
-            return _requests.encode_update(self.name, specs, update, options)
-        except SparseAggError as refusal:
-            return refusal
 
     def _submit_stream(
         self,

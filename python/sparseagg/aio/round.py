@@ -85,8 +85,11 @@ class Round(RoundBase):
         contributor: its name, as `submit` gets it.
         """
         await self._specs_within(None)
-        leaf = None if self._leaves is None else self._leaves.leaf_of(contributor)
-        return None if leaf is None else leaf.address
+        return self._leaf_address(contributor)
+
+    async def given_up(self, contributors: Iterable[str]) -> tuple[str, ...]:
+        """As `given_up` of the client for threads."""
+        return self._given_up(await self.info(), contributors)
 
     async def submit(
         self,

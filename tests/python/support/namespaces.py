@@ -99,6 +99,18 @@ class Network:
         if how == "silent":
             self._router.run("ip", "rule", rule, "to", node.address, "blackhole")
 
+    def part(self, one: Node, other: Node) -> None:
+        """Packets between these two vanish; both reach all others."""
+        self._change_between(one, other, "add")
+
+    def reunite(self, one: Node, other: Node) -> None:
+        self._change_between(one, other, "del")
+
+    def _change_between(self, one: Node, other: Node, rule: str) -> None:
+        for sender, receiver in ((one, other), (other, one)):
+            ends = ("from", sender.address, "to", receiver.address)
+            self._router.run("ip", "rule", rule, *ends, "blackhole")
+
     def slow_down(self, node: Node, bits_per_second: int) -> None:
         """What the node receives comes at this rate."""
         limits = ("rate", f"{bits_per_second}bit", "burst", "64kb", "latency", "100ms")

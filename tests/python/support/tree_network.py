@@ -53,6 +53,10 @@ class Place:
         self._expected: dict = {}
         self.leaves = [self._server(f"leaf{number}", self.network.add()) for number in range(3)]
         addresses = ",".join(f"leaf-{i}={leaf.target}" for i, leaf in enumerate(self.leaves))
+        for leaf in self.leaves:  # their addresses are known once they have started
+            leaf.kill()
+            leaf.add_flags("--peers", addresses)
+            leaf.start()
         self.root = self._server("root", self.network.add(), "--leaves", addresses)
         self.one = self._server("one", self.home)
 

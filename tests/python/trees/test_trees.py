@@ -8,7 +8,14 @@ import threading
 import time
 
 import pytest
-from sparseagg import Client, SparseAggError, Update, aio
+from sparseagg import (
+    Client,
+    InvalidArgumentError,
+    RoundNotPublishedError,
+    SparseAggError,
+    Update,
+    aio,
+)
 from support.trees import RETRY, SEEDS, SPECS, bits, stranger, update, who
 
 NUMBERS_OF_LEAVES = (1, 2, 3, 8) if SEEDS > 1 else (1, 3)
@@ -80,6 +87,11 @@ def test_the_client_for_asyncio_follows_leaves_too(make_tree):
     assert bits(result) == bits(one.result(timeout=60))
 
 
+async def given_up_by_asyncio(tree, names) -> tuple:
+    async with aio.Client(tree.root.target, retry=RETRY) as client:
+        return await client.round("hasty").given_up(names)
+
+
 def test_a_leaf_that_stays_away_delays_or_is_given_up(make_tree):
     tree = make_tree(2)
     patient = tree.client.create_round(SPECS, "patient")
@@ -95,10 +107,22 @@ def test_a_leaf_that_stays_away_delays_or_is_given_up(make_tree):
     hasty.seal()
     manifest = hasty.result(timeout=60).manifest
     assert (manifest.given_up_leaves, manifest.contributors) == (("leaf-1",), 8 - lost)
+    names = [f"c{seed}" for seed in range(8)]
+    not_counted = tuple(name for name in names if tree.leaf_of(name, "hasty") == 1)
+    assert len(not_counted) == lost
+    assert hasty.given_up(names) == not_counted
+    assert asyncio.run(given_up_by_asyncio(tree, names)) == not_counted
+    with pytest.raises(InvalidArgumentError, match=r'give a list of names: \["c1"\]'):
+        hasty.given_up("c1")
+    with pytest.raises(RoundNotPublishedError, match="rounds/patient.*SEALED"):
+        patient.given_up(names)
     assert patient.info().state == "SEALED"
     tree.leaves[1].start()
     manifest = patient.result(timeout=60).manifest
     assert (manifest.given_up_leaves, manifest.contributors) == ((), 8)
+    assert patient.given_up(names) == ()
+    with Client(tree.leaves[0].target) as client:  # a leaf has no leaves to give up
+        assert client.round("patient").given_up(names) == ()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

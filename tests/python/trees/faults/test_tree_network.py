@@ -113,3 +113,41 @@ def test_a_leaf_that_comes_back_when_it_is_given_up_counts_wholly_or_not_at_all(
         found = place.outcome(root, name)
     print(f"given up: {found[1]['given_up_leaves']}")
     assert found == case.expected_without(found[1]["given_up_leaves"])
+
+
+PAIRS = ((0, 1), (0, 2), (1, 2))  # two of the three leaves own rows
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_leaves_that_do_not_reach_each_other_delay_a_result_with_owners(place, pair):
+    one, other = (place.leaves[number].node for number in pair)
+    name = f"owners-{pair[0]}{pair[1]}"
+    place.open(place.root, name, "--owners")
+    place.push_all(place.root, name, CONTRIBUTORS)
+    place.network.part(one, other)
+    try:
+        place.ask(place.root, "round", "seal", name)
+        until(lambda: one.waits_for(other) or other.waits_for(one), "an owner misses the other")
+        assert place.state(place.root, name) == "SEALED"
+    finally:
+        place.network.reunite(one, other)
+    assert place.outcome(place.root, name) == place.expected()
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_with_leaf_wait_the_round_ends_and_names_both(place, pair):
+    one, other = (place.leaves[number].node for number in pair)
+    name = f"owners-end-{pair[0]}{pair[1]}"
+    place.open(place.root, name, "--owners", "--leaf-wait", "2s")
+    place.push_all(place.root, name, CONTRIBUTORS)
+    place.network.part(one, other)
+    try:
+        place.ask(place.root, "round", "seal", name)
+        until(lambda: place.state(place.root, name) == "ABORTED", "the round is aborted")
+    finally:
+        place.network.reunite(one, other)
+    failure = place.ask(place.root, "round", "show", name)["failure"]
+    assert failure.startswith("OWNER_FAILED: "), failure
+    assert all(f"leaf-{number}" in failure for number in pair), failure
+    place.ask(place.root, "round", "delete", name)
+    until(lambda: not any(place.rounds_at(leaf, name) for leaf in place.leaves), "all is erased")
