@@ -17,6 +17,7 @@ TASKS = 2000
 TASK_WORKERS = 32
 TREE_SEEDS = "100"
 TREE_STEP_STRIDE = "1"
+TREE_PROCESSES = "4"  # that test at a time: they wait half of their time
 
 # What a build of C++ and its tests do not read. python/sparseagg/_proto is read by tests of the wire; it follows proto/.
 PYTHON = (
@@ -92,7 +93,7 @@ SUITES = (
         f"1, 2, 3 and 8 leaves, every type; kills at every step; {TREE_SEEDS} seeds of cut links",
         (
             dev("build", "dev", "sparseagg", "sparseagg_emulated"),
-            ("tests/python/run", "--distro-only", "-k", "trees"),
+            ("tests/python/run", "--distro-only", "-n", TREE_PROCESSES, "-k", "trees"),
         ),
         environment=(
             ("SPARSEAGG_TREE_SEEDS", TREE_SEEDS),

@@ -68,15 +68,17 @@ def pickled():
 @pytest.mark.parametrize(
     "payload",
     [
-        b"",
-        b"hyperparameters",
-        pack({"a": np.ones(100)})[:300],
-        archive(),
-        archive(settings_json="7"),
-        archive(settings_json="{"),
-        archive(settings_json="{}", a_npy=b"\x93NUMPY"),
-        archive(settings_json="{}", a_npy=pickled()),
-        archive(zipfile.ZIP_DEFLATED, settings_json="{}", a_npy=bytes(10_000)),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"hyperparameters", id="no-archive"),
+        pytest.param(pack({"a": np.ones(100)})[:300], id="cut"),
+        pytest.param(archive(), id="empty"),
+        pytest.param(archive(settings_json="7"), id="number"),
+        pytest.param(archive(settings_json="{"), id="no-json"),
+        pytest.param(archive(settings_json="{}", a_npy=b"\x93NUMPY"), id="no-array"),
+        pytest.param(archive(settings_json="{}", a_npy=pickled()), id="pickled"),
+        pytest.param(
+            archive(zipfile.ZIP_DEFLATED, settings_json="{}", a_npy=bytes(10_000)), id="deflated"
+        ),
     ],
 )
 def test_other_bytes_are_refused(payload):
