@@ -36,6 +36,8 @@ PYTHON = (
     "examples/flower_app",
 )
 
+NOT_IN_IMAGES = ("bench", "docs", "examples", "python", "tests")  # .dockerignore
+
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
@@ -156,6 +158,7 @@ SUITES = (
         "the CPU image, deployed and killed; compose; a tree with killed leaves",
         (("docker/test",), ("docker/compose_test",), ("docker/tree_test",)),
         needs_root=True,
+        unread=NOT_IN_IMAGES,
     ),
     Suite(
         "wheel",
