@@ -15,7 +15,8 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
 ENV LANG=C.UTF-8
 WORKDIR /src
 COPY . .
-RUN cmake --preset ${PRESET} -DSPARSEAGG_CUDA=OFF -DSPARSEAGG_TESTS=OFF -DSPARSEAGG_BENCH=OFF \
+RUN cmake --preset ${PRESET} -DSPARSEAGG_CUDA=OFF -DSPARSEAGG_PYTHON=OFF -DSPARSEAGG_TESTS=OFF \
+      -DSPARSEAGG_BENCH=OFF \
     && cmake --build build/${PRESET} \
     && cpack -G DEB --config build/${PRESET}/CPackConfig.cmake -B /package
 

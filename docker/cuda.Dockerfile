@@ -20,7 +20,7 @@ ENV LANG=C.UTF-8
 WORKDIR /src
 COPY . .
 RUN cmake --preset ${PRESET} -DSPARSEAGG_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=${ARCHITECTURES}" -DSPARSEAGG_TESTS=OFF \
-      -DSPARSEAGG_BENCH=OFF \
+      -DSPARSEAGG_PYTHON=OFF -DSPARSEAGG_BENCH=OFF \
     && cmake --build build/${PRESET} \
     && cpack -G DEB --config build/${PRESET}/CPackConfig.cmake -B /package
 
