@@ -6,7 +6,6 @@ python spark_loses_executor.py FOLDER --out FILE    FOLDER takes the traces of a
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples/batch"))
@@ -33,12 +32,10 @@ def main() -> int:
         os.kill(executor, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
+    # Spark begins when both are there: the second could come when the first has done all shares, and lose nothing.
+    both = "--conf spark.cores.max=2 --conf spark.scheduler.minRegisteredResourcesRatio=1.0"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{both} pyspark-shell"
     with with_spark.start("local-cluster[2,1,1024]") as spark:
-        # Without this, the second one may come when the first has done all shares, and lose nothing when it is killed.
-        deadline = time.monotonic() + 60
-        while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:  # with the driver
-            assert time.monotonic() < deadline, "the executors are not there"
-            time.sleep(0.1)
         job = shares.Job(options, folder)
         tasks = spark.sparkContext.parallelize(job.shares, len(job.shares))
         total = with_spark.total_of(tasks, 2, merged_by_one_that_dies)
