@@ -1,7 +1,5 @@
 #include "service/http/connection.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/dispatch.hpp>
@@ -19,10 +17,10 @@
 #include <variant>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "base/status.h"
 #include "service/http/answer_head.h"
+#include "service/http/hang_up.h"
 #include "service/http/request_parser.h"
+#include "service/http/time_limits.h"
 #include "service/http/tls_contexts.h"
 #include "service/rpc/stream/stream_pace.h"
 
@@ -36,11 +34,7 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kHandshakeTime{10'000};
-constexpr milliseconds kHeadTime{10'000};    // from its first byte to its last
-constexpr milliseconds kIdleTime{120'000};   // between an answer and the next request
-constexpr milliseconds kGoodbyeTime{5'000};  // for the client to read a last answer
-constexpr int kRequestTimeout = 408;
+constexpr int kBadRequest = 400;
 
 constexpr size_t kHeadReadBytes = 4 << 10;
 constexpr size_t kBodyReadBytes = 64 << 10;
@@ -48,11 +42,6 @@ constexpr size_t kBodyReadBytes = 64 << 10;
 constexpr uint64_t kOpenBodyBytesMax = 16 << 10;
 // Larger answers are refused while the memory is full; they come from calls that change nothing.
 constexpr size_t kSmallAnswerBytes = 64 << 10;
-
-absl::Status TooSlow(const char* what) {
-  return MakeError(absl::StatusCode::kDeadlineExceeded, "REQUEST_TOO_SLOW",
-                   absl::StrCat(what, "; send it faster, over a connection of its own"));
-}
 
 tcp::socket& SocketOf(tcp::socket& stream) { return stream; }
 tcp::socket& SocketOf(asio::ssl::stream<tcp::socket>& stream) { return stream.next_layer(); }
@@ -97,17 +86,28 @@ class StreamConnection : public Connection,
 
   // --- Time limits ---
 
-  // Ends the read or write in progress after `time`: it fails, and timed_out_ says why.
+  // Ends what is in progress after `time` (OnDeadline).
   void SetDeadline(milliseconds time) {
     timed_out_ = false;
+    StartTimer(time);
+  }
+  void StartTimer(milliseconds time) {
     deadline_.expires_after(time);
     deadline_.async_wait([self = this->shared_from_this()](const error_code& error) {
       // A deadline that was set since then has moved the expiry.
-      if (error || self->deadline_.expiry() > Clock::now()) return;
-      self->timed_out_ = true;
-      error_code ignored;
-      self->socket().cancel(ignored);
+      if (!error && self->deadline_.expiry() <= Clock::now()) self->OnDeadline();
     });
+  }
+  // A request that is too slow gets an answer (OnRead); in the other states the connection ends.
+  void OnDeadline() {
+    if (state_ == State::kCall) return LookForHangUp();
+    const bool again = std::exchange(timed_out_, true);
+    if (again || (state_ != State::kHead && state_ != State::kBody)) return Close();
+    // Nothing is cancelled if a step of a read has just succeeded: OnRead looks at timed_out_, and
+    // a read over TLS, which may take another step, has until the next deadline.
+    StartTimer(kLookTime);
+    error_code ignored;
+    socket().cancel(ignored);
   }
   void ClearDeadline() { deadline_.expires_at(Clock::time_point::max()); }
 
@@ -158,7 +158,7 @@ class StreamConnection : public Connection,
 
   void OnRead(const error_code& error, size_t bytes) {
     if (state_ == State::kEnd) return;
-    if (error) return OnReadError();
+    if (error || timed_out_) return OnReadError();
     buffer_.commit(bytes);
     if (state_ == State::kIdle) {
       state_ = State::kHead;
@@ -173,7 +173,7 @@ class StreamConnection : public Connection,
 
   void OnReadError() {
     if (timed_out_ && state_ == State::kHead) {
-      return Refuse(TooSlow("the head of the request took more than 10 s"), kRequestTimeout);
+      return Refuse(TooSlow(kHeadTooSlow), kRequestTimeout);
     }
     if (timed_out_ && state_ == State::kBody) return Refuse(TooSlow(kBodyTooSlow), kRequestTimeout);
     Close();
@@ -181,11 +181,8 @@ class StreamConnection : public Connection,
 
   void ReadMore() {
     if (state_ == State::kBody) {
-      const Limits& limits = context_.limits;
       pace_->BeginWait(Clock::now());
-      // A client that sends nothing for the whole window is too slow, whatever it sent before.
-      SetDeadline(milliseconds(limits.upload_rate_min == 0 ? limits.upload_idle_ms
-                                                           : limits.upload_rate_window_ms));
+      SetDeadline(BodyWaitTime(context_.limits));
     }
     Read();
   }
@@ -216,6 +213,10 @@ class StreamConnection : public Connection,
     head_.says_keep_alive = head.version() == 10;
     head_.cors = CorsHeaders(head, context_.rules.origins);
     without_body_ = head.method() == http::verb::head;
+    if (const absl::Status framing = CheckTransferEncoding(head); !framing.ok()) {
+      Refuse(framing, kBadRequest);  // and closes: where the next request begins is unknown
+      return false;
+    }
     auto checked = CheckHead(head, bytes, context_.rules);
     if (const auto* answer = std::get_if<WebAnswer>(&checked)) {
       if (!parser_->is_done()) head_.close = true;  // the body is not read
@@ -251,7 +252,8 @@ class StreamConnection : public Connection,
     SetDeadline(kHeadTime);
     asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
                       [self = this->shared_from_this()](const error_code& error, size_t /*bytes*/) {
-                        if (error) return self->Close();
+                        const bool ended = self->timed_out_ || self->state_ == State::kEnd;
+                        if (error || ended) return self->Close();
                         self->Parse();
                       });
   }
@@ -298,18 +300,19 @@ class StreamConnection : public Connection,
     WatchForHangUp();
   }
 
-  // Cancels a call whose client has closed the connection. A client that has sent the next request
-  // already is not watched.
+  // Ends a call whose client has closed the connection. Waits for anything that comes.
   void WatchForHangUp() {
-    if (buffer_.size() > 0) return;
-    socket().async_wait(
-        tcp::socket::wait_read, [self = this->shared_from_this()](const error_code& error) {
-          if (error || self->state_ != State::kCall) return;
-          char next = 0;
-          const ssize_t read =
-              recv(self->socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-          if (read == 0) self->Close();
-        });
+    socket().async_wait(tcp::socket::wait_read,
+                        [self = this->shared_from_this()](const error_code& error) {
+                          if (!error && self->state_ == State::kCall) self->LookForHangUp();
+                        });
+  }
+
+  // What else came, such as the next request, stays unread, and another wait would end at once. So
+  // the timer, which a call has no other use for, repeats the look.
+  void LookForHangUp() {
+    if (HasHungUp(socket().native_handle())) return Close();
+    SetDeadline(kLookTime);
   }
 
   void OnAnswer(const LocalAnswer& answer) {
@@ -339,11 +342,7 @@ class StreamConnection : public Connection,
     head_.close |= context_.draining;
     answer_text_ = PrintHead(answer, head_);
     answer_body_ = without_body_ ? "" : std::move(answer.body);
-    const Limits& limits = context_.limits;
-    const uint64_t rate = limits.upload_rate_min;
-    uint64_t time_ms = limits.stream_idle_ms == 0 ? limits.upload_idle_ms : limits.stream_idle_ms;
-    if (rate > 0) time_ms = limits.upload_rate_window_ms + answer_body_.size() * 1000 / rate;
-    SetDeadline(milliseconds(time_ms));
+    SetDeadline(AnswerTime(context_.limits, answer_body_.size()));
     const std::array<asio::const_buffer, 2> parts = {asio::buffer(answer_text_),
                                                      asio::buffer(answer_body_)};
     asio::async_write(stream_, parts,
@@ -356,7 +355,7 @@ class StreamConnection : public Connection,
     answer_text_ = {};
     answer_body_ = {};
     answer_held_.Release();
-    if (error) return Close();
+    if (error || state_ == State::kEnd) return Close();
     if (head_.close) return SayGoodbye();
     BeginRequest();
   }
@@ -382,16 +381,17 @@ class StreamConnection : public Connection,
     socket().shutdown(tcp::socket::shutdown_send, ignored);
     buffer_ = {};
     parser_.reset();
-    DiscardRest();
+    // A body above its limit has been refused. Its client reads the answer after it has sent all.
+    DiscardRest(2 * BodyBytesMax(context_.rules, /*is_text=*/true));
   }
 
-  // Until the client closes its side, or the time is over.
-  void DiscardRest() {
+  // Until the client closes its side, has sent more than `bytes_max`, or the time is over.
+  void DiscardRest(uint64_t bytes_max) {
     socket().async_read_some(
         buffer_.prepare(kHeadReadBytes),
-        [self = this->shared_from_this()](const error_code& error, size_t /*bytes*/) {
-          if (error) return self->Close();
-          self->DiscardRest();
+        [self = this->shared_from_this(), bytes_max](const error_code& error, size_t bytes) {
+          if (error || bytes > bytes_max) return self->Close();
+          self->DiscardRest(bytes_max - bytes);
         });
   }
 
@@ -402,9 +402,6 @@ class StreamConnection : public Connection,
     error_code ignored;
     socket().close(ignored);
   }
-
-  static constexpr char kBodyTooSlow[] =
-      "the body came more slowly than upload-rate-min over upload-rate-window-ms";
 
   Stream stream_;
   const std::string peer_;

@@ -1,6 +1,7 @@
 #include "service/http/request_check.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/verb.hpp>
 #include <string_view>
@@ -122,6 +123,20 @@ absl::Status ReadMetadata(const RequestHead& head, CheckedRequest& request) {
 }
 
 }  // namespace
+
+absl::Status CheckTransferEncoding(const RequestHead& head) {
+  const size_t count = head.count(http::field::transfer_encoding);
+  if (count == 0) return absl::OkStatus();
+  constexpr unsigned kHttp11 = 11;
+  const auto value = head[http::field::transfer_encoding];
+  if (count == 1 && boost::beast::iequals(value, "chunked") && head.version() == kHttp11) {
+    return absl::OkStatus();
+  }
+  return Invalid("MALFORMED_REQUEST",
+                 absl::StrCat("Transfer-Encoding is ", Quoted(View(value)),
+                              "; send the body with Content-Length, or in HTTP/1.1 as \"chunked\" "
+                              "alone"));
+}
 
 std::variant<CheckedRequest, WebAnswer> CheckHead(const RequestHead& head,
                                                   std::optional<uint64_t> body_bytes,

@@ -38,6 +38,11 @@ struct CheckedRequest {
   std::vector<std::pair<std::string, std::string>> metadata;  // LocalCall::metadata
 };
 
+// Refuses every Transfer-Encoding but `chunked` alone in HTTP/1.1 (RFC 9112, 6.1 and 6.3). Beast of
+// 1.74 ignores one that does not end so, and what a proxy in front takes for the body would be the
+// next request. Nothing that follows such a head can be understood.
+absl::Status CheckTransferEncoding(const RequestHead& head);
+
 // Returns the call, or the answer to a request that is none. `body_bytes`: Content-Length, if it
 // was sent.
 std::variant<CheckedRequest, WebAnswer> CheckHead(const RequestHead& head,

@@ -107,6 +107,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::optional<uint64_t> bytes;
   if (const auto length = parser.content_length()) bytes = *length;
   CorsHeaders(parser.get(), Rules().origins);
+  if (const absl::Status framing = CheckTransferEncoding(parser.get()); !framing.ok()) {
+    CheckError(framing);
+    return 0;
+  }
+  Require(parser.chunked() == (parser.get().count("transfer-encoding") > 0),
+          "a body whose end the parser did not look for");
   const auto checked = CheckHead(parser.get(), bytes, Rules());
   if (const auto* answer = std::get_if<WebAnswer>(&checked)) {
     CheckAnswer(*answer);

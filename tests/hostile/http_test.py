@@ -25,6 +25,7 @@ MALFORMED = effort("SPARSEAGG_HTTP_MALFORMED", 1)
 RESETS = effort("SPARSEAGG_HTTP_RESETS", 80)
 PATH = "/sparseagg.v1.AggregationService/"
 TIMEOUT_S = 120
+RESETS_AT_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def request(method: str, body: bytes = b"{}", *headers: str, length: int | None = None) -> bytes:
@@ -166,6 +167,33 @@ class MalformedTest(HttpTest):
         self.assertEqual(reason_of(connection.answer()[2]), "MALFORMED_REQUEST")
         self.check_serves(server)
 
+    def test_a_body_of_unknown_length_is_not_the_next_request(self) -> None:
+        server = self.start()
+        chunked = b"2\r\n{}\r\n0\r\n\r\n"
+        head = request("ListRounds", b"").replace(b"Content-Length: 0\r\n", b"")
+        for coding in MALFORMED * [
+            b"identity",
+            b"gzip",
+            b"gzip, chunked",
+            b"chunked, gzip",
+            b"chunked, chunked",
+            b"chunked\r\nTransfer-Encoding: gzip",
+            b"gzip\r\nTransfer-Encoding: chunked",
+            b"gzip\r\nContent-Length: 2",
+            b"chunked;a=b",
+            b"",
+        ]:
+            hidden = head[:-2] + b"Transfer-Encoding: " + coding + b"\r\n\r\n"
+            self.check_refused(hidden + request("ListRounds"), 400, "MALFORMED_REQUEST")
+            self.check_refused(hidden + chunked, 400, "MALFORMED_REQUEST")
+        accepted = head[:-2] + b"Transfer-Encoding: Chunked\r\n\r\n" + chunked
+        connection = self.connect()
+        connection.send(accepted + accepted)
+        self.assertEqual([connection.answer()[0] for _ in range(2)], [200, 200])
+        old = accepted.replace(b"HTTP/1.1", b"HTTP/1.0")
+        self.check_refused(old, 400, "MALFORMED_REQUEST")
+        self.check_serves(server)
+
     def test_what_is_not_http(self) -> None:
         server = self.start()
         for sent in MALFORMED * [
@@ -285,16 +313,69 @@ class SlowTest(HttpTest):
         except OSError:
             pass
 
+    def test_a_client_that_goes_on_after_its_last_answer(self) -> None:
+        server = self.start("--message-bytes-max=1MiB")
+        connection = self.connect()
+        connection.send(b"GARBAGE\r\n\r\n")
+        self.assertEqual(reason_of(connection.answer()[2]), "MALFORMED_REQUEST")
+        sent = self.sent_until_closed(connection)
+        print(f"sent {sent / MIB:.1f} MiB after the last answer")
+        self.assertLess(sent, 32 * MIB)  # 3 are read, the others are the buffers of the system
+        # One that sends the rest slowly is not waited for.
+        connection = self.connect()
+        connection.send(b"GARBAGE\r\n\r\n")
+        self.assertEqual(reason_of(connection.answer()[2]), "MALFORMED_REQUEST")
+        self.assertTrue(wait_until(lambda: self.is_refused_a_byte(connection)))
+        self.check_serves(server)
+
+    def sent_until_closed(self, connection: Connection) -> int:
+        """How many bytes can be sent, up to 1 GiB, before the server has enough of them."""
+        sent = 0
+        try:
+            while sent < 1024 * MIB:
+                sent += connection.socket.send(b"x" * (64 << 10))
+        except OSError:
+            pass
+        return sent
+
+    def is_refused_a_byte(self, connection: Connection) -> bool:
+        try:
+            connection.send(b"x")
+        except OSError:
+            return True
+        return False
+
     def test_a_wait_that_nobody_waits_for_any_more_ends(self) -> None:
         server = self.start()
         server.create_round("r", 10)
-        waits = [self.connect() for _ in range(50)]
-        for connection in waits:
-            connection.send(request("WaitRound", b'{"name": "rounds/r", "timeout": "300s"}'))
-        self.assertTrue(wait_until(lambda: server.load().calls > 50))
-        for connection in waits:
-            connection.close()
-        self.assertTrue(wait_until(lambda: server.load().calls == 1))
+        wait = request("WaitRound", b'{"name": "rounds/r", "timeout": "300s"}')
+        for sent, resets in [
+            (wait, False),
+            (wait, True),
+            (wait + request("ListRounds"), False),  # the next request has been received
+            (wait + b" " * (64 << 10), True),
+        ]:
+            waits = [self.connect() for _ in range(50)]
+            for connection in waits:
+                connection.send(sent)
+            self.assertTrue(wait_until(lambda: server.load().calls > 50))
+            for connection in waits:
+                if resets:
+                    connection.socket.setsockopt(*RESETS_AT_CLOSE)
+                connection.close()
+            self.assertTrue(wait_until(lambda: server.load().calls == 1))
+
+    def test_a_call_whose_client_has_sent_the_next_request_takes_no_processor(self) -> None:
+        server = self.start()
+        server.create_round("r", 10)
+        connection = self.connect()
+        wait = request("WaitRound", b'{"name": "rounds/r", "timeout": "3s"}')
+        connection.send(wait)
+        self.assertTrue(wait_until(lambda: server.load().calls > 1))
+        before = server.cpu_seconds()
+        connection.send(request("ListRounds"))
+        self.assertEqual([connection.answer()[0] for _ in range(2)], [200, 200])
+        self.assertLess(server.cpu_seconds() - before, 1.5)
 
 
 class ManyTest(HttpTest):
@@ -399,11 +480,10 @@ class ManyTest(HttpTest):
         server = self.start()
         before, cpu = server.memory_bytes("VmHWM"), server.cpu_seconds()
         sent = request("ListRounds") * 3
-        linger = struct.pack("ii", 1, 0)  # close() then resets
         for number in range(RESETS):
             connection = Connection(self.port)
             connection.send(sent[: 7 * number % len(sent)])
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            connection.socket.setsockopt(*RESETS_AT_CLOSE)
             connection.close()
         self.assertTrue(wait_until(lambda: server.descriptors() < 100))
         self.check_serves(server)

@@ -6,7 +6,9 @@ import base64
 import hashlib
 import http.client
 import json
+import socket
 import ssl
+import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -28,6 +30,7 @@ from support.http_edge import (
     start,
     tensor,
 )
+from support.trees import until
 
 ORIGIN = "https://app.example.org"
 MIB = 1 << 20
@@ -253,6 +256,46 @@ def test_tls_credentials_and_roles_are_those_of_grpc(own_server, tmp_path):
         and "ipv4:127.0.0.1:" in refused[0]
         and "192.0.2.7" not in audit.read_text()
     )
+
+
+def test_a_client_that_leaves_over_tls_ends_its_call(own_server, tmp_path):
+    make_authority(tmp_path)
+    issue(tmp_path, "server", "DNS:localhost")
+    files = (f"--tls-cert={tmp_path}/server.pem", f"--tls-key={tmp_path}/server.key")
+    _, port = start(own_server, tmp_path, *files)
+    trust = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    edge = Edge(port, trust)
+    name = edge.call("CreateRound", {"spec": spec(10)})["name"]
+
+    def calls():
+        return int(edge.call("GetServerInfo")["load"]["calls"])
+
+    def says_goodbye_and_closes(connection):
+        connection.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):  # the server's goodbye is not waited for
+            connection.unwrap()
+        connection.close()
+
+    def resets(connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    def sends_another_request_and_closes(connection):
+        connection.sendall(b"POST / HTTP/1.1\r\n\r\n")
+        connection.close()
+
+    for leave in (
+        says_goodbye_and_closes,
+        resets,
+        sends_another_request_and_closes,
+        ssl.SSLSocket.close,
+    ):
+        waiting = http.client.HTTPSConnection("localhost", port, timeout=60, context=trust)
+        body = json.dumps({"name": name, "timeout": "300s"})
+        waiting.request("POST", SERVICE + "WaitRound", body, JSON)
+        until(lambda: calls() == 2, "the wait to arrive")
+        leave(waiting.sock)
+        until(lambda: calls() == 1, f"the end of the wait after: {leave.__name__}")
 
 
 def test_a_large_body_without_a_credential_is_not_read(own_server, tmp_path):
