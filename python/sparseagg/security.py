@@ -19,7 +19,7 @@ import grpc
 
 from sparseagg import _arguments
 from sparseagg._net.address import Address, is_local
-from sparseagg.errors import CredentialFileError, InvalidArgumentError
+from sparseagg.errors import CredentialFileError, InvalidArgumentError, SparseAggError
 
 __all__ = ["Tls", "Token", "TokenFile"]
 
@@ -86,7 +86,8 @@ class TokenFile:
         return token
 
 
-# A bearer token, or what gives one: called for every call, from the thread that makes it.
+# A bearer token, or what gives one: called for every call, from the thread that makes it. The call raises
+# CredentialFileError for what it raises.
 Token = Union[str, Callable[[], str]]
 
 
@@ -140,7 +141,7 @@ class Access:
         """Returns the metadata of a call, with the current token."""
         if self._token is None:
             return self._metadata
-        token = self._token if isinstance(self._token, str) else self._token()
+        token = self._token if isinstance(self._token, str) else _given(self._token)
         _check_token(token)
         return (*self._metadata, ("authorization", f"Bearer {token}"))
 
@@ -149,6 +150,17 @@ class Access:
         if self.credentials is None:
             return api.insecure_channel(target, options)
         return api.secure_channel(target, self.credentials, options)
+
+
+def _given(source: Callable[[], str]) -> str:
+    """Returns the token that `source` gives. Raises CredentialFileError where it fails, for whoever waits for errors of this
+    package."""
+    try:
+        return source()
+    except SparseAggError:
+        raise
+    except Exception as failure:
+        raise CredentialFileError(f"there is no token: {_arguments.words_of(failure)}") from failure
 
 
 def _check_token(token: Any) -> None:

@@ -125,7 +125,7 @@ absl::StatusOr<RoleSet> RolesOf(const Json& claims, const std::string& claim) {
   }
   if (roles.empty()) {
     return Refused(absl::StrCat("its claim \"", claim,
-                                "\" has none of operator, owner, contributor and reader"));
+                                "\" has none of operator, owner, contributor, reader and worker"));
   }
   return roles;
 }

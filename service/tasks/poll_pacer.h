@@ -7,6 +7,9 @@
 //   now      now + kDelayMin                      next slot
 //    |-----------|----|----|----|----|----|----|-----|
 //                 slots of those that asked before
+//
+// A worker that asks before its slot gets a later one in a line of its own, which begins at that
+// slot: it makes nobody else wait. Processes that share one name share its line, and are spread.
 #ifndef SPARSEAGG_SERVICE_TASKS_POLL_PACER_H_
 #define SPARSEAGG_SERVICE_TASKS_POLL_PACER_H_
 
@@ -14,8 +17,13 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "service/tasks/task_types.h"
 
 namespace sparseagg {
@@ -32,23 +40,54 @@ class PollPacer {
   explicit PollPacer(uint64_t rate)
       : interval_(rate == 0 ? Nanoseconds(0) : Nanoseconds(1'000'000'000 / rate)) {}
 
-  RetryWindow Next(std::chrono::steady_clock::time_point now) {
-    const auto earliest = now + kDelayMin;
-    const auto slot = std::clamp(next_slot_, earliest, now + kDelayMax);
-    next_slot_ = slot + interval_;
+  // `worker` has found no task. O(log n) for n workers that wait.
+  RetryWindow Next(std::string_view worker, std::chrono::steady_clock::time_point now) {
+    ForgetPassed(now);
+    const size_t key = absl::HashOf(worker);
+    const auto own = slots_.find(key);
+    const bool is_early = own != slots_.end();
+    const auto next = is_early ? own->second + interval_ : next_slot_;
+    const auto slot = std::clamp(next, now + kDelayMin, now + kDelayMax);
+    if (is_early) {
+      by_slot_.erase({own->second, key});
+    } else {
+      next_slot_ = slot + interval_;
+      if (slots_.size() == kWorkersMax) ForgetFirst();
+    }
+    slots_[key] = slot;
+    by_slot_.emplace(slot, key);
     const auto delay = std::chrono::ceil<std::chrono::milliseconds>(slot - now);
     return {.min = delay, .max = delay + delay / 4};
   }
+  // Forgets the workers whose slots have passed.
+  void ForgetPassed(std::chrono::steady_clock::time_point now) {
+    while (!by_slot_.empty() && by_slot_.begin()->first <= now) ForgetFirst();
+  }
+  size_t workers() const { return slots_.size(); }
   // Returns whether a new pacer would answer the same.
   bool IsIdle(std::chrono::steady_clock::time_point now) const {
-    return next_slot_ <= now + kDelayMin;
+    const bool has_passed = by_slot_.empty() || by_slot_.rbegin()->first <= now;
+    return has_passed && next_slot_ <= now + kDelayMin;
   }
 
  private:
   using Nanoseconds = std::chrono::nanoseconds;
 
+  // Of more, those with the next slots are forgotten, so that they may ask early. Each takes about
+  // 100 bytes.
+  static constexpr size_t kWorkersMax = 262'144;
+
+  void ForgetFirst() {
+    slots_.erase(by_slot_.begin()->second);
+    by_slot_.erase(by_slot_.begin());
+  }
+
   const Nanoseconds interval_;
   std::chrono::steady_clock::time_point next_slot_;
+  // The workers whose slot is still to come, by the hash of their names: two of the same hash share
+  // a line, as if they had one name.
+  absl::flat_hash_map<size_t, std::chrono::steady_clock::time_point> slots_;
+  std::set<std::pair<std::chrono::steady_clock::time_point, size_t>> by_slot_;
 };
 
 // The pacers of tenants. Thread-compatible.
@@ -57,11 +96,13 @@ class PollPacers {
   // `rate` of each tenant, as of PollPacer.
   explicit PollPacers(uint64_t rate) : rate_(rate) {}
 
-  RetryWindow Next(const std::string& tenant, std::chrono::steady_clock::time_point now) {
-    return pacers_.try_emplace(tenant, rate_).first->second.Next(now);
+  RetryWindow Next(const std::string& tenant, std::string_view worker,
+                   std::chrono::steady_clock::time_point now) {
+    return pacers_.try_emplace(tenant, rate_).first->second.Next(worker, now);
   }
-  // Forgets the tenants whose pacers make no difference.
+  // Forgets the slots that have passed, and the tenants whose pacers make no difference.
   void Forget(std::chrono::steady_clock::time_point now) {
+    for (auto& [tenant, pacer] : pacers_) pacer.ForgetPassed(now);
     std::erase_if(pacers_, [&](const auto& pacer) { return pacer.second.IsIdle(now); });
   }
   size_t tenants() const { return pacers_.size(); }

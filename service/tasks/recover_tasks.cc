@@ -72,6 +72,7 @@ void Tasks::CheckRounds() {
   for (const std::string& round : rounds) {
     const auto found = find_round_(round);
     if (absl::IsNotFound(found.status())) AddEnd({.round = round, .deleted = true});
+    if (absl::IsUnavailable(found.status())) AddEnd({.round = round, .suspended = true});
     if (!found.ok()) continue;
     const bool is_open = found->state == RoundState::kOpen;
     const std::lock_guard lock(table_mutex_);

@@ -118,6 +118,7 @@ class TaskGroup {
   std::deque<uint32_t> queue_;
   std::vector<bool> is_queued_;  // by number - 1
   std::optional<std::chrono::steady_clock::time_point> deadline_;
+  bool is_suspended_ = false;  // see TaskTable::Suspend()
   uint64_t available_count_ = 0;
   uint64_t leased_count_ = 0;
   uint64_t completed_count_ = 0;

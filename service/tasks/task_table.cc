@@ -147,12 +147,14 @@ uint64_t& TaskTable::CountOf(TaskGroup& group, TaskState state) {
 }
 
 void TaskTable::EnterAvailable(TaskGroup& group) {
+  if (group.is_suspended_) return;
   const TaskGroupInfo& info = group.info();
   available_[TenantKey(TenantOf(info.name), info.pool)][info.required_capabilities][info.order] =
       &group;
 }
 
 void TaskTable::LeaveAvailable(TaskGroup& group) {
+  if (group.is_suspended_) return;
   const TaskGroupInfo& info = group.info();
   const auto pool = available_.find(TenantKey(TenantOf(info.name), info.pool));
   const auto groups = pool->second.find(info.required_capabilities);

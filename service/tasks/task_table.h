@@ -87,6 +87,9 @@ class TaskTable {
   bool Cancel(const TaskId& id, TaskEnd why, const TaskTime& now);
   // Ends all unfinished tasks of a group. Returns how many, without those whose update is counted.
   uint64_t CancelAll(TaskGroup& group, TaskEnd why, const TaskTime& now);
+  // Hands out no more tasks of the group while this table exists, and makes those that are LEASED
+  // AVAILABLE as if their workers had handed them back. That it is suspended is not in the journal.
+  void Suspend(TaskGroup& group, const TaskTime& now);
 
   // --- The journal ---
 
@@ -136,7 +139,8 @@ class TaskTable {
 
  private:
   using ByOrder = std::map<uint64_t, TaskGroup*>;
-  // The groups of a pool that have an AVAILABLE task, by the capabilities that they require.
+  // The groups of a pool that have an AVAILABLE task and are not suspended, by the capabilities
+  // that they require.
   using Pool = std::map<std::vector<std::string>, ByOrder>;
   struct Nothing {};
 

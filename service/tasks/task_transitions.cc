@@ -342,6 +342,18 @@ uint64_t TaskTable::CancelAll(TaskGroup& group, TaskEnd why, const TaskTime& now
   return unfinished - completed;
 }
 
+void TaskTable::Suspend(TaskGroup& group, const TaskTime& now) {
+  if (group.available_count_ > 0) LeaveAvailable(group);
+  group.is_suspended_ = true;
+  for (uint32_t number = 1; number <= group.info().count; ++number) {
+    const TaskId id{&group, number};
+    if (id.record().state != TaskState::kLeased || CompleteIfCounted(id, now)) continue;
+    TaskRecord task = id.record();
+    if (task.attempts > 0) --task.attempts;
+    MakeAvailable(id, std::move(task), now);
+  }
+}
+
 void TaskTable::RestoreEnd(TaskGroup& group, const TaskGroupEnd& end) {
   auto range = end.completed.begin();
   const TaskGroupEnd rest{.state = end.state, .why = end.why, .end_time_ms = end.end_time_ms};

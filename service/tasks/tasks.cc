@@ -202,16 +202,19 @@ void Tasks::Tick() {
 void Tasks::AddEnd(RoundEnd end) {
   const std::lock_guard lock(ends_mutex_);
   const bool deleted = end.deleted;
+  const bool suspended = end.suspended;
   const std::pair key(end.round, end.created);
-  ends_.try_emplace(key, std::move(end)).first->second.deleted |= deleted;
+  RoundEnd& added = ends_.try_emplace(key, std::move(end)).first->second;
+  added.deleted |= deleted;
+  added.suspended &= suspended;
 }
 
 void Tasks::OnRoundState(const RoundSnapshot& round) {
   if (round.state == RoundState::kOpen) return;
-  if (round.state == RoundState::kAborted && round.may_open_again) return;
   AddEnd({.round = QualifiedName(round.tenant, round.name),
           .created = round.create_time.time_since_epoch().count(),
-          .deleted = round.state == RoundState::kRetired});
+          .deleted = round.state == RoundState::kRetired,
+          .suspended = round.state == RoundState::kAborted && round.may_open_again});
 }
 
 void Tasks::CheckRound(const std::string& round, int64_t created) {
@@ -220,20 +223,25 @@ void Tasks::CheckRound(const std::string& round, int64_t created) {
       found.ok() && created != 0 && found->created != 0 && found->created != created;
   if (absl::IsNotFound(found.status()) || is_other) {
     AddEnd({.round = round, .created = created, .deleted = true});
+  } else if (absl::IsUnavailable(found.status())) {
+    AddEnd({.round = round, .created = created, .suspended = true});
   } else if (found.ok() && found->state != RoundState::kOpen) {
     AddEnd({.round = round, .created = created});
   }
 }
 
-std::vector<std::pair<TaskGroup*, bool>> Tasks::EndedGroupsLocked(
-    const std::vector<RoundEnd>& ends) {
-  std::map<uint64_t, std::pair<TaskGroup*, bool>> groups;  // in the order of their creation
+std::vector<Tasks::EndedGroup> Tasks::EndedGroupsLocked(const std::vector<RoundEnd>& ends) {
+  std::map<uint64_t, EndedGroup> groups;  // by the order of their creation
   for (const RoundEnd& end : ends) {
     for (TaskGroup* group : table_.GroupsOfRound(end.round, end.created)) {
-      groups.try_emplace(group->info().order, group, false).first->second.second |= end.deleted;
+      EndedGroup& ended =
+          groups.try_emplace(group->info().order, EndedGroup{.group = group, .suspended = true})
+              .first->second;
+      ended.deleted |= end.deleted;
+      ended.suspended &= end.suspended;
     }
   }
-  std::vector<std::pair<TaskGroup*, bool>> ended;
+  std::vector<EndedGroup> ended;
   for (const auto& [order, group] : groups) ended.push_back(group);
   return ended;
 }
@@ -245,7 +253,7 @@ absl::Status Tasks::ApplyEnds() {
     for (auto& [key, end] : std::exchange(ends_, {})) ends.push_back(std::move(end));
   }
   if (ends.empty()) return absl::OkStatus();
-  std::vector<std::pair<TaskGroup*, bool>> groups;
+  std::vector<EndedGroup> groups;
   {
     const std::lock_guard lock(table_mutex_);
     groups = EndedGroupsLocked(ends);
@@ -256,9 +264,13 @@ absl::Status Tasks::ApplyEnds() {
       const std::lock_guard lock(table_mutex_);
       pending.now = NowLocked();
       for (uint64_t tasks = 0; next < groups.size() && tasks < kTasksPerStep; ++next) {
-        const auto& [group, deleted] = groups[next];
+        const auto& [group, deleted, suspended] = groups[next];
         tasks += group->info().count;
-        table_.CancelAll(*group, TaskEnd::kRoundClosed, pending.now);
+        if (suspended) {
+          table_.Suspend(*group, pending.now);
+        } else {
+          table_.CancelAll(*group, TaskEnd::kRoundClosed, pending.now);
+        }
         if (deleted) pending.forgotten.insert(group);
       }
       AddRowsLocked(pending);

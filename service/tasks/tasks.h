@@ -99,7 +99,8 @@ class Tasks : public EngineObserver {
 
   // Restores what the store has kept. Call it once, before the other calls and after the engine has
   // recovered its rounds. `find_round` takes qualified names and returns NOT_FOUND for a round that
-  // does not exist, UNAVAILABLE for one that is out of use until the next start: its tasks stay.
+  // does not exist, UNAVAILABLE for one that is out of use until the next start: its tasks stay,
+  // and nobody gets them before.
   absl::StatusOr<TaskRecovery> Recover(
       std::function<absl::StatusOr<RoundOfTasks>(const std::string&)> find_round);
 
@@ -150,7 +151,7 @@ class Tasks : public EngineObserver {
   const TaskLimits& limits() const { return options_.limits; }
   bool waits_for_disk() const { return rows_ != nullptr; }
 
-  // Learns that a round has closed or was deleted.
+  // Learns that a round has closed, was deleted, or is out of use until the next start.
   void OnRoundState(const RoundSnapshot& round) override;
 
  private:
@@ -173,6 +174,12 @@ class Tasks : public EngineObserver {
     std::string round;  // qualified
     int64_t created = 0;
     bool deleted = false;
+    bool suspended = false;  // the next start may open it again
+  };
+  struct EndedGroup {
+    TaskGroup* group = nullptr;
+    bool deleted = false;
+    bool suspended = false;
   };
   // What happens after a commit, without a lock.
   struct Announcement {
@@ -202,8 +209,8 @@ class Tasks : public EngineObserver {
   void Refuse(std::span<Operation* const> operations, const absl::Status& why);
   // The following functions require table_mutex_.
   TaskTime NowLocked() const;
-  // The groups of rounds that have ended, and whether they are to be forgotten.
-  std::vector<std::pair<TaskGroup*, bool>> EndedGroupsLocked(const std::vector<RoundEnd>& ends);
+  // The groups of rounds that have ended, in the order of their creation.
+  std::vector<EndedGroup> EndedGroupsLocked(const std::vector<RoundEnd>& ends);
   void AddRowsLocked(Pending& pending);
   void AddRowsOfForgottenLocked(Pending& pending);
   void KeepLocked(const Pending& pending, std::vector<Announcement>& announcements);

@@ -35,7 +35,7 @@ absl::StatusOr<AcquiredTasks> Tasks::Acquire(const std::string& tenant, const Ac
     step.adds_work = taken.is_new;
     step.holds_unstored = taken.tasks.empty();
     if (taken.tasks.empty()) {
-      acquired.retry = pacers_.Next(tenant, step.now.steady);
+      acquired.retry = pacers_.Next(tenant, args.worker, step.now.steady);
     }
     return absl::OkStatus();
   }));

@@ -19,6 +19,7 @@ from sparseagg.errors import (
 from sparseagg.records import RoundState
 from sparseagg.tasks.pipeline_plan import (
     ADAPTER,
+    LOOK_SECONDS,
     OF_THE_ROUND,
     PipelinePlan,
     PreparedRound,
@@ -138,12 +139,22 @@ class Pipeline:
         return PipelineRound(prepared.number, prepared.round, group, result, error)
 
     async def _wait_for_tasks(self, prepared: PreparedRound) -> TaskGroup | None:
-        """Returns the tasks, which end with the round at the latest; None where the server no longer knows them."""
+        """Returns the tasks, which end with the round at the latest; None where the server no longer knows them. Those of a
+        round that the next start of the server may restore do not end when it fails."""
         if prepared.group is None:
             return None
+        group: TaskGroup
         try:
-            group: TaskGroup = await self._client.tasks.wait(prepared.group)
-            return group
+            while True:
+                try:
+                    group = await self._client.tasks.wait(prepared.group, timeout=LOOK_SECONDS)
+                    return group
+                except (DeadlineExceededError, UnavailableError):
+                    # Whether the server is there is for this call to say, which has the client's timeout.
+                    state = (await prepared.round.info()).state
+                if state is RoundState.ABORTED:
+                    group = await self._client.tasks.group(prepared.group)
+                    return group
         except NotFoundError:
             return None  # the round tells why
 

@@ -25,6 +25,8 @@ from sparseagg.tensors import TensorSpec
 ADAPTER = "pipeline"
 # Errors of one round, after which a pipeline can go on with the next.
 OF_THE_ROUND = (RoundAbortedError, RoundNotPublishedError, NotFoundError)
+# Between two looks at a round whose tasks are waited for.
+LOOK_SECONDS = 30.0
 _LOG = logging.getLogger("sparseagg")
 _NUMBER_MAX = 2**63 - 1
 _PREPARED_MAX = 100  # groups of one call

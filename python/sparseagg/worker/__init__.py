@@ -13,7 +13,7 @@ or, as a command: `python -m sparseagg.worker MODULE:train --pool words host:500
 
     _loop      `run`: acquires tasks until it is to end
     _attempt   one attempt at a task: calls the function, submits, completes
-    _patience  calls that are made again while there is no server
+    _patience  calls that are made again while there is no server, or no token
     _task      what the function gets
     _leases    the thread that renews the lease while the function runs
     _stop      SIGTERM and SIGINT

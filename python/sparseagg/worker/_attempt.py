@@ -17,7 +17,7 @@ from sparseagg.errors import (
     SparseAggError,
     TaskFencedError,
 )
-from sparseagg.records import Receipt
+from sparseagg.records import Receipt, RoundState
 from sparseagg.tasks import Tasks, TaskState
 from sparseagg.worker._patience import Patience
 from sparseagg.worker._stop import StopSignals, WorkerStopped
@@ -25,6 +25,8 @@ from sparseagg.worker._task import LeasedTask, TaskCancelledError
 
 _LOG = logging.getLogger("sparseagg.worker")
 _REASON_BYTES_MAX = 1000  # of a failure
+# Another worker would fare no better, and later the server may have memory.
+_NO_MEMORY = ("AGGREGATION_FULL", "OUT_OF_MEMORY")
 # The lease is no longer this worker's, or the task went with its round.
 _GONE = (TaskFencedError, NotFoundError)
 
@@ -117,6 +119,9 @@ class Attempts:
         except AlreadyCountedError:
             return self._counted_before(task)
         except (RoundNotOpenError, NotFoundError) as error:
+            if error.metadata.get("state") == RoundState.ABORTED:
+                # The server has ended the task, or keeps it for its next start, which may restore the round.
+                return self._hand_back(task, error)
             # No worker can do it. The server knows, unless the round is full.
             self._fail(task, error, retryable=False)
             return Outcome.ABANDONED
@@ -125,6 +130,8 @@ class Attempts:
         except Exception as error:
             if self._patience.is_over(error):
                 return self._hand_back(task)
+            if getattr(error, "reason", "") in _NO_MEMORY:
+                return self._hand_back(task, error)
             if getattr(error, "reason", "") == "DIGEST_CONFLICT":
                 # It was counted, the answer was lost, and rounding at random has made other bytes of it.
                 return self._counted_before(task)
@@ -180,10 +187,15 @@ class Attempts:
             return Outcome.FAILED
         return Outcome.COMPLETED if after.state is TaskState.COMPLETED else Outcome.FAILED
 
-    def _hand_back(self, task: LeasedTask) -> Outcome:
-        """The worker is to stop."""
+    def _hand_back(self, task: LeasedTask, why: Exception | None = None) -> Outcome:
+        """Ends the lease, which is no attempt then: the worker is to stop, or the server does not take the update (`why`)."""
+        if why is not None:
+            _LOG.warning("%s is handed back: %s", task.name, why)
         try:
             after = self._patience.call(lambda: self._tasks.hand_back(task.lease))
+        except _GONE as gone:
+            _LOG.debug("%s: %s", task.name, gone)
+            return Outcome.ABANDONED
         except SparseAggError as error:
             _LOG.warning("%s is not handed back; its lease will end: %s", task.name, error)
             return Outcome.ABANDONED

@@ -7,7 +7,7 @@ import threading
 import time
 
 from sparseagg.client import Client
-from sparseagg.errors import SparseAggError
+from sparseagg.errors import CredentialFileError, SparseAggError
 from sparseagg.tasks import TaskLease
 from sparseagg.worker._patience import is_transient
 from sparseagg.worker._task import LeasedTask
@@ -78,10 +78,12 @@ class LeaseKeeper:
             (outcome,) = self._client.tasks.renew(
                 task.lease, timeout=max(duration / _RENEWALS, _RENEW_SECONDS_MIN)
             )
-        except SparseAggError as error:
+        except Exception as error:  # nobody would renew after the end of this thread
             # Whether the lease has ended is for the server to say: while it is down, time stands still for leases.
-            level = logging.DEBUG if is_transient(error) else logging.WARNING
-            _LOG.log(level, "%s: the lease is not renewed: %s", task.name, error)
+            is_told = is_transient(error) and not isinstance(error, CredentialFileError)
+            level = logging.DEBUG if is_told else logging.WARNING
+            unknown = None if isinstance(error, SparseAggError) else error
+            _LOG.log(level, "%s: the lease is not renewed: %s", task.name, error, exc_info=unknown)
             due = time.monotonic() + min(duration / (2 * _RENEWALS), _RETRY_SECONDS_MAX)
         else:
             if not isinstance(outcome, TaskLease):

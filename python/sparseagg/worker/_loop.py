@@ -39,7 +39,9 @@ from sparseagg.worker._task import LeasedTask
 _LOG = logging.getLogger("sparseagg.worker")
 # A call about tasks; a worker that is to stop waits no longer for a server that is not there.
 _CALL_SECONDS = 5.0
-# After failures in a row: a worker on which everything fails must not use up the attempts of all tasks.
+# After failures in a row: a worker on which everything fails must not use up the attempts of all tasks. One that hands tasks
+# back and goes on finds the server without memory.
+_FAILURES = (Outcome.FAILED, Outcome.HANDED_BACK)
 _FAILURE_PAUSE_SECONDS_MAX = 60.0
 _DOUBLINGS_MAX = 6
 _NAME_MAX = 128
@@ -52,7 +54,7 @@ class WorkerReport:
 
     completed: tasks whose round has counted an update, this worker's or an earlier one.
     failed: tasks whose function raised an exception, or returned what the round refuses.
-    handed_back: tasks that it gave back because it was to stop.
+    handed_back: tasks that it gave back because it was to stop, or because the server had no memory for their updates.
     abandoned: tasks that it lost: the lease ended, the owner cancelled the task, the round was closed.
     ended_by: "SIGTERM", "SIGINT", "TASKS_MAX" or "IDLE".
     """
@@ -104,7 +106,9 @@ def run(
     what the function has returned by then is submitted first. In other threads than the main one no signal comes.
 
     Raises SparseAggError for what waiting does not help: InvalidArgumentError, UnauthenticatedError,
-    PermissionDeniedError. An exception of the function that is no Exception, as SystemExit, hands the task back and is raised.
+    PermissionDeniedError, and CredentialFileError where there is no token at the start. Later on a token is waited for, as
+    while its file is renewed. An exception of the function that is no Exception, as SystemExit, hands the task back and is
+    raised.
 
         def train(task):
             model = task.client.round(task.payload.decode()).result()
@@ -124,6 +128,7 @@ def run(
     control = Client(target, **{**options, "timeout": _CALL_SECONDS})
     acquisition = _Acquisition(control.tasks, pools, capabilities, name)
     with client, control, StopSignals() as stop, LeaseKeeper(control) as leases:
+        control._transport._access.metadata()  # raises for a wrong path, for which Patience waits
         submitter = Submitter(encoding, values)
         attempts = Attempts(function, kinds, submitter, control.tasks, stop)
         return _Loop(acquisition, attempts, client, leases, stop).run(limit, idle)
@@ -252,7 +257,7 @@ class _Loop:
         finally:
             self._leases.release()
         self._counts[outcome] += 1
-        self._failures = self._failures + 1 if outcome is Outcome.FAILED else 0
+        self._failures = self._failures + 1 if outcome in _FAILURES else 0
         seconds = time.monotonic() - begin
         _LOG.info(
             "%s %s (%s, contributor %s, %.1f s)",

@@ -176,7 +176,8 @@ TEST_F(JwtTest, TenantPrincipalAndRolesComeFromItsClaims) {
   }
   ExpectRefused(Token(With("tenant", "../acme")), "tenant");
   ExpectRefused(Token(With("sub", "")), "principal");
-  ExpectRefused(Token(With("roles", {"admin", "root"})), "roles");
+  ExpectRefused(Token(With("roles", {"admin", "root"})),
+                "\"roles\" has none of operator, owner, contributor, reader and worker");
   EXPECT_EQ(Verify(Token(With("roles", "reader openid owner")))->roles,
             (RoleSet{Role::kReader, Role::kOwner}));
   rules_.tenant_claim = "org";

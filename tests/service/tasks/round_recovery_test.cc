@@ -29,6 +29,9 @@ std::unique_ptr<sim::FaultyBackend> MakeScarceBackend() {
 
 class RoundRecoveryTest : public ::testing::Test {
  protected:
+  AcquiredTasks Acquire() {
+    return tasks_->Acquire("default", {.worker = "w", .pools = {"pool"}}).value();
+  }
   std::unique_ptr<UpdateStore> Open() {
     auto store = OpenDurableStore({.directory = folder_.path(), .free_bytes_min = 0}).value();
     rows_ = store.get();
@@ -70,11 +73,13 @@ TEST_F(RoundRecoveryTest, TasksOfARoundThatTheNextStartRestoresStay) {
   ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kAborted);
   EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
   EXPECT_EQ(ErrorReason(CreateTasks("h")), "ROUND_NOT_OPEN");
+  EXPECT_EQ(Acquire().tasks.size(), 0u) << "the round takes no update";
   scarce_ = false;
   Start();
   ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kOpen);
   EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
   EXPECT_TRUE(CreateTasks("h").ok());
+  EXPECT_EQ(Acquire().tasks.size(), 1u);
 }
 
 // As the server does it.
@@ -104,6 +109,7 @@ TEST_F(RoundRecoveryTest, TasksOfARoundThatFailsForLackOfMemoryStay) {
   EXPECT_EQ(ErrorReason(CreateTasks("h")), "ROUND_NOT_OPEN");
   EXPECT_EQ(tasks_->GetGroup("default", kGroup)->available, 2u);
   EXPECT_EQ(tasks_->GetGroup("default", kGroup)->cancelled, 0u);
+  EXPECT_EQ(Acquire().tasks.size(), 0u) << "the round takes no update";
   scarce_ = false;
   Start();
   ASSERT_EQ(engine_->GetRound("rounds/r")->state, RoundState::kOpen);

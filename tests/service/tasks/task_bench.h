@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ class TaskBench {
     auto recovered =
         tasks_->Recover([this](const std::string& round) -> absl::StatusOr<RoundOfTasks> {
           if (rounds_of_store) return FindInStore(round);
+          if (out_of_use.contains(round)) return absl::UnavailableError("there is no memory");
           const auto found = rounds.find(round);
           if (found != rounds.end()) return found->second;
           return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", round);
@@ -90,9 +92,16 @@ class TaskBench {
     }
     Tell(round, state, created_of_rounds);
   }
+  // The round fails, and the next start may restore it.
+  void Suspend(const std::string& round) {
+    out_of_use.insert(round);
+    Tell(round, RoundState::kAborted, created_of_rounds, /*may_open_again=*/true);
+  }
   // What the engine tells of a round.
-  void Tell(const std::string& round, RoundState state, int64_t created) {
+  void Tell(const std::string& round, RoundState state, int64_t created,
+            bool may_open_again = false) {
     RoundSnapshot snapshot;
+    snapshot.may_open_again = may_open_again;
     snapshot.create_time =
         std::chrono::system_clock::time_point(std::chrono::system_clock::duration(created));
     snapshot.tenant = TenantOf(round);
@@ -150,8 +159,9 @@ class TaskBench {
   uint64_t retry_horizon_ms = TaskOptions().retry_horizon_ms;
   std::string tenant{kDefaultTenant};
   std::map<std::string, RoundOfTasks> rounds;  // by qualified name
-  int64_t created_of_rounds = 0;  // RoundOfTasks::created of those that are opened and ended
-  uint64_t free_bytes_min = 0;    // of the disk, from the next start on
+  std::set<std::string> out_of_use;  // of `rounds`, those that are not there until a later start
+  int64_t created_of_rounds = 0;     // RoundOfTasks::created of those that are opened and ended
+  uint64_t free_bytes_min = 0;       // of the disk, from the next start on
   std::chrono::milliseconds recovery_time{0};  // that the engine takes at the next start
   bool rounds_of_store = false;  // the state of a round is what the store has, not `rounds`
   TaskRecovery recovery;         // of the last start

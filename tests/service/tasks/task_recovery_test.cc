@@ -284,6 +284,56 @@ TEST_F(TaskRecoveryTest, TasksOfARoundThatWasReplacedWhileNobodyLookedAreForgott
 
 // --- The rows of the first version of tasks ---
 
+TEST_F(TaskRecoveryTest, NobodyGetsTasksOfARoundThatIsOutOfUseUntilTheNextStart) {
+  ASSERT_TRUE(bench_.Create("g", 3).ok());
+  const TaskSnapshot counted = bench_.Take("a");
+  const TaskSnapshot task = bench_.Take("b");
+  ASSERT_TRUE(bench_.Submit("rounds/r", counted.contributor).ok());
+  bench_.Suspend("rounds/r");
+  EXPECT_THAT(bench_.Acquire("c")->tasks, IsEmpty());
+  EXPECT_EQ(bench_.Get(counted.name).state, TaskState::kCompleted);
+  EXPECT_EQ(ErrorReason(bench_.Renew(task)), "TASK_FENCED");
+  EXPECT_EQ(ErrorReason(bench_.Fail(task, {.reason = "its round is not open"}).status()),
+            "TASK_FENCED");
+  EXPECT_EQ(bench_.Group("taskgroups/g").available, 2u);
+  EXPECT_EQ(bench_.Get(task.name).attempts, 0u) << "its worker has done nothing wrong";
+  ASSERT_TRUE(bench_.Start().ok());
+  EXPECT_THAT(bench_.Acquire("c")->tasks, IsEmpty()) << "it could not be restored";
+  bench_.out_of_use.clear();
+  ASSERT_TRUE(bench_.Start().ok());
+  EXPECT_EQ(bench_.Get(task.name).attempts, 0u);
+  EXPECT_THAT(bench_.Acquire("c", 3)->tasks, SizeIs(2));
+}
+
+TEST_F(TaskRecoveryTest, ARoundThatIsOutOfUseSuspendsTheTasksLeasedBefore) {
+  ASSERT_TRUE(bench_.Create("g", 1).ok());
+  const TaskSnapshot task = bench_.Take("a");
+  bench_.out_of_use.insert("rounds/r");
+  ASSERT_TRUE(bench_.Start().ok());
+  EXPECT_EQ(ErrorReason(bench_.Renew(task)), "TASK_FENCED");
+  EXPECT_EQ(bench_.Get(task.name).state, TaskState::kAvailable);
+  EXPECT_EQ(bench_.Get(task.name).attempts, 0u);
+  EXPECT_THAT(bench_.Acquire("c")->tasks, IsEmpty());
+  bench_.EndRound("rounds/r", RoundState::kRetired);
+  bench_.tasks().Tick();
+  EXPECT_FALSE(bench_.tasks().GetGroup("default", "taskgroups/g").ok()) << "it ends with its round";
+}
+
+TEST_F(TaskRecoveryTest, ASuspensionThatCannotBeStoredIsMadeUpFor) {
+  ASSERT_TRUE(bench_.Create("g", 2).ok());
+  const TaskSnapshot task = bench_.Take("a");
+  disk_ = absl::ResourceExhaustedError("the disk is full");
+  bench_.Suspend("rounds/r");
+  bench_.tasks().Tick();
+  EXPECT_FALSE(bench_.Renew(task).ok());
+  EXPECT_FALSE(bench_.Acquire("c").ok());
+  disk_ = absl::OkStatus();
+  EXPECT_THAT(bench_.Acquire("c")->tasks, IsEmpty());
+  EXPECT_EQ(bench_.Get(task.name).attempts, 0u);
+  EXPECT_EQ(bench_.Group("taskgroups/g").available, 2u);
+  EXPECT_EQ(bench_.tasks().Cancel("default", {"taskgroups/g"}).value(), 2u);
+}
+
 TEST_F(TaskRecoveryTest, TheRowsOfAnEarlierVersionAreRead) {
   const auto row = [](const char* key, const char* value) { return TaskRow{key, value}; };
   const std::vector<TaskRow> rows = {
