@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/float_environment.h"
+
 namespace sparseagg {
 
 class Parallel::Arena {
@@ -17,7 +19,12 @@ class Parallel::Arena {
   void Run(size_t n, Body body, const void* f) {
     arena_.execute([&] {
       tbb::parallel_for(
-          size_t{0}, n, [=](size_t i) { body(f, i); }, tbb::simple_partitioner());
+          size_t{0}, n,
+          [=](size_t i) {
+            const DefaultFloatEnvironment usual;
+            body(f, i);
+          },
+          tbb::simple_partitioner());
     });
   }
 
@@ -34,6 +41,7 @@ void Parallel::Run(size_t n, Body body, const void* f) {
   if (n > 1 && threads_ > 1) {
     arena_->Run(n, body, f);
   } else {
+    const DefaultFloatEnvironment usual;
     for (size_t i = 0; i < n; ++i) body(f, i);
   }
 }

@@ -20,9 +20,9 @@ class Parallel {
 
   uint32_t threads() const { return threads_; }
 
-  // Calls f(i) once for each 0 <= i < n, in any order and concurrently, and returns when all calls
-  // have ended. If calls throw (std::bad_alloc), rethrows the first exception once no call runs any
-  // more.
+  // Calls f(i) once for each 0 <= i < n, in any order and concurrently, each under a
+  // DefaultFloatEnvironment, and returns when all calls have ended. If calls throw
+  // (std::bad_alloc), rethrows the first exception once no call runs any more.
   template <class F>
   void For(size_t n, const F& f) {
     SPARSEAGG_TSAN_RELEASE(&sync_);

@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/mutex.h"
+#include "base/float_environment.h"
 #include "client/cli/commands/commands.h"
 #include "service/commands/audit_command.h"
 #include "service/commands/serve_command.h"
@@ -50,6 +51,8 @@ void LoadKernelsAtOnce() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A preloaded library may have left other settings. Every thread takes these over.
+  const sparseagg::DefaultFloatEnvironment usual;
   SilenceGrpcLog();
   LookForNoDeadlocks();
   LoadKernelsAtOnce();

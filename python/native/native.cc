@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/cgroup_limits.h"
+#include "base/float_environment.h"
 #include "base/status.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/parallel.h"
@@ -77,9 +78,11 @@ Error* MakeError(const absl::Status& status) {
   return error.release();
 }
 
-// Runs f(), which returns a status. No exception leaves the library.
+// Runs f(), which returns a status. No exception leaves the library, and no setting for floating
+// point of the caller's thread, which other packages of its process may have changed, enters it.
 template <class F>
 Error* Guarded(const F& f) {
+  const DefaultFloatEnvironment usual;
   try {
     return MakeError(f());
   } catch (const std::bad_alloc&) {
@@ -242,6 +245,7 @@ Error* sparseagg_native_reduction_report(Reduction* reduction, Result** result) 
 }
 
 void sparseagg_native_result_manifest(const Result* result, Manifest* manifest) {
+  const DefaultFloatEnvironment usual;
   const sparseagg::Manifest& from = result->result->manifest;
   const std::chrono::duration<double> since_1970 = from.publish_time.time_since_epoch();
   *manifest = {from.contributors, from.total_weight, from.infinite_values, since_1970.count()};
@@ -262,6 +266,7 @@ void sparseagg_native_result_tensor(const Result* result, uint64_t i, ResultTens
 }
 
 void sparseagg_native_result_indices(const Result* result, uint64_t i, int64_t* indices) {
+  const DefaultFloatEnvironment usual;
   const std::vector<int64_t>& shape = result->result->result_specs[i].dense_shape;
   const uint32_t sparse_dim = result->result->result_specs[i].sparse_dim;
   ReadAll(*MakeIndices(result->result->tensors[i], {shape.begin(), shape.begin() + sparse_dim}),
@@ -269,6 +274,7 @@ void sparseagg_native_result_indices(const Result* result, uint64_t i, int64_t* 
 }
 
 void sparseagg_native_result_dense(const Result* result, uint64_t i, void* values) {
+  const DefaultFloatEnvironment usual;
   ReadAll(*MakeDenseValues(result->result->tensors[i]), values);
 }
 

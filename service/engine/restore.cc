@@ -1,5 +1,6 @@
 #include "service/engine/restore.h"
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,8 +46,13 @@ absl::Status RestoreError(const RoundRecord& record, const absl::Status& why) {
 
 absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const {
   Restored restored;
-  absl::Status status =
-      record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
+  absl::Status status;
+  try {
+    status = record.damage.empty() ? RestoreInto(record, restored) : StoreCorrupt(record.damage);
+  } catch (const std::bad_alloc&) {
+    status = MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                       absl::StrCat("no memory to restore round \"", record.name, "\""));
+  }
   if (status.ok()) return restored;
   const bool scarce = absl::IsResourceExhausted(status);
   if (!scarce && !absl::IsDataLoss(status)) return RestoreError(record, status);
@@ -68,6 +74,7 @@ absl::StatusOr<Restored> RoundRestorer::Restore(const RoundRecord& record) const
                             "; its updates are kept: the next start of the server restores the "
                             "round, DeleteRound deletes it")
              : absl::StrCat("DATA_LOSS: ", std::string(status.message()));
+  round.snapshot.may_be_restored = scarce;
   round.snapshot.may_open_again = scarce && record.phase == RoundPhase::kOpen;
   round.snapshot.revision = RevisionOf(round.snapshot);
   return restored;

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import platform
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from sparseagg import (
@@ -17,6 +12,7 @@ from sparseagg import (
     UnavailableError,
 )
 from sparseagg.sparsify import ChangedRows, TopK, above, changed_rows, top_k
+from support.float_settings import flush_to_zero
 
 
 def test_changed_rows_are_those_that_differ():
@@ -166,23 +162,6 @@ def test_the_smallest_integer_has_the_largest_magnitude(dtype):
 def test_a_difference_that_its_type_cannot_hold_is_refused(after, before):
     with pytest.raises(InvalidArgumentError, match="does not fit in u?int"):
         changed_rows(after, before)
-
-
-@contextmanager
-def flush_to_zero():
-    """This thread's processor takes the smallest numbers for 0, as a package built with -ffast-math leaves it."""
-    if platform.machine() != "x86_64":
-        pytest.skip("sets the control register of x86")
-    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    page.write(bytes([0x0F, 0xAE, 0x17, 0xC3]))  # ldmxcsr [rdi]; ret
-    code = ctypes.c_char.from_buffer(page)
-    load = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(code))
-    flushing, usual = ctypes.c_uint32(0x9FC0), ctypes.c_uint32(0x1F80)
-    load(ctypes.addressof(flushing))
-    try:
-        yield
-    finally:
-        load(ctypes.addressof(usual))
 
 
 def small_pairs(dtype):

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -100,7 +101,13 @@ absl::StatusOr<std::string> PayloadFiles::Read(uint64_t number, uint64_t bytes) 
     return Damaged(path,
                    absl::StrCat("has ", found.st_size, " bytes, but ", bytes, " were stored"));
   }
-  std::string data(bytes, '\0');
+  std::string data;
+  try {
+    data.resize(bytes);
+  } catch (const std::bad_alloc&) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
+                     absl::StrCat("no memory to read the ", bytes, " bytes of ", path));
+  }
   for (uint64_t at = 0; at < bytes;) {
     const ssize_t got = pread(fd.get(), data.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;

@@ -39,8 +39,9 @@ class PayloadFiles {
   void Sync() const;
 
   // Reads a whole file. Errors: DATA_LOSS (STORE_CORRUPT) if the file does not exist or does not
-  // have `bytes` bytes; UNAVAILABLE (STORE_BUSY) without a free descriptor; FAILED_PRECONDITION
-  // (STORE_UNUSABLE) without permission.
+  // have `bytes` bytes; RESOURCE_EXHAUSTED (OUT_OF_MEMORY) if it does not fit in memory;
+  // UNAVAILABLE (STORE_BUSY) without a free descriptor; FAILED_PRECONDITION (STORE_UNUSABLE)
+  // without permission.
   absl::StatusOr<std::string> Read(uint64_t number, uint64_t bytes) const;
   void Delete(uint64_t number) const;
 
