@@ -128,6 +128,14 @@ def list_of_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
     return tuple(text(f"a name of {what}", name) for name in items(what, value))
 
 
+def some_names(what: str, value: Iterable[Any]) -> tuple[str, ...]:
+    """Returns `list_of_names`, where no names would mean all."""
+    names = list_of_names(what, value)
+    if not names:
+        raise InvalidArgumentError(f"{what} has no name; leave it out for all")
+    return names
+
+
 def seconds(what: str, value: Any) -> float:
     """Returns `value` as a time limit; infinite from where on no clock of the system can count (some 292 years)."""
     if isinstance(value, (str, bytes)):

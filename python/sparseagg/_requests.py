@@ -363,7 +363,7 @@ def get_aggregate(
     _arguments.names("indices", selections, specs)
     return aggregation_pb2.GetAggregateRequest(
         name=round_name,
-        tensors=() if tensors is None else _arguments.list_of_names("tensors", tensors),
+        tensors=() if tensors is None else _arguments.some_names("tensors", tensors),
         layout=layout_number(layout),
         encoding=_arguments.text("encoding", encoding),
         selections=[

@@ -314,6 +314,29 @@ def _collect(tree: Any, prefix: str, found: dict[str, Any]) -> None:
         _collect(child, child_prefix, found)
 
 
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    """Returns the shape of an example; None where it has none, or one that is not known yet."""
+    parts = _parts_of(value)
+    shape = getattr(value, "shape", None) if parts is None else parts[2]
+    try:
+        return tuple(int(extent) for extent in shape)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_shape(tensor: ResultTensor, like: Any) -> None:
+    """Raises InvalidArgumentError for an example of another shape: numpy would add a result of one row to each row of
+    a model."""
+    shape = tensor.dense_shape if isinstance(tensor, SparseTensor) else tensor.shape
+    wanted = _shape_of(like)
+    if wanted is not None and (wanted or (1,)) != tuple(shape):  # a number is a tensor of one
+        raise InvalidArgumentError(
+            f"the result has the shape {list(shape)}, the example {list(wanted)}; a dense result of "
+            "selected rows has these alone, in their order: take it by its name",
+            reason="SHAPE_MISMATCH",
+        )
+
+
 def _restore(
     like: Any,
     prefix: str,
@@ -327,6 +350,7 @@ def _restore(
                 return like
         tensor = tensor_of(tensors, name)
         with _arguments.refusing(f'tensor "{name}"'):
+            _check_shape(tensor, like)
             return kind_of(like).restore(owned(tensor), like)
     restored = {
         key: _restore(child, child_prefix, tensors, owned)

@@ -79,7 +79,8 @@ class Result(Mapping[str, ResultTensor]):
 
         example: a model, or an update; see `sparseagg.flatten` for the nesting.
 
-        Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not.
+        Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not, and
+        InvalidArgumentError for one of another shape, as the result has when only some rows were asked for.
         """
         return unflatten(example, self._tensors)
 

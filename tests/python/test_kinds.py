@@ -460,6 +460,25 @@ def test_what_is_dense_in_the_example_becomes_dense():
         Result({"emb": tensor}, None).like({"other": np.zeros(1)})
 
 
+def test_an_example_of_another_shape_is_refused(client):
+    model = {"emb": np.zeros((10, 2), np.float32)}
+    round = client.create_round([TensorSpec("emb", [10, 2])])
+    round.submit({"emb": SparseTensor([7], np.float32([[1, 2]]), [10, 2])}, contributor="a")
+    round.seal()
+    row = round.result("dense", indices={"emb": [7]})
+    assert row["emb"].tolist() == [[1, 2]]
+    for example in (model, {"emb": SparseTensor([0], np.zeros((1, 2), np.float32), [10, 2])}):
+        with pytest.raises(
+            InvalidArgumentError, match=r'"emb".*\[1, 2\].*\[10, 2\].*rows'
+        ) as caught:
+            row.like(example)
+        assert caught.value.reason == "SHAPE_MISMATCH"
+    with pytest.raises(InvalidArgumentError, match=r"\[10, 2\].*\[3, 2\]"):
+        round.result().like({"emb": np.zeros((3, 2))})
+    with pytest.raises(InvalidArgumentError, match="tensors has no name"):
+        round.result(tensors=[])
+
+
 def test_specs_of_a_model_whose_updates_are_sparse():
     parameters = {"emb": np.zeros((9, 4), np.float32), "bias": np.zeros(4)}
     emb, bias = specs_of(parameters, {"emb": "sum", "bias": "weighted_mean"}, sparse_dim={"emb": 1})
