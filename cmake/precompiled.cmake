@@ -41,6 +41,9 @@ function(sparseagg_precompile_test target libs)
     target_compile_options(${owner} PRIVATE ${SPARSEAGG_TEST_OPTIONS} -pthread)
     sparseagg_precompile(${owner} ${headers})
   endif()
+  if(kind STREQUAL "rpc_test")
+    target_link_libraries(${target} PRIVATE sparseagg_proto) # its options, which the headers were compiled with
+  endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})
   target_compile_options(${target} PRIVATE -fpch-preprocess -pthread) # the macros are those of the owner
 endfunction()
