@@ -130,6 +130,8 @@ struct RoundInfo {
   std::optional<Time> close_time;
   std::optional<std::chrono::milliseconds> time_left;
   bool goal_reached = false;
+  // kAborted for lack of memory, with its updates kept: the next start may restore it.
+  bool may_be_restored = false;
   StoreEpoch epoch;
   bool publish_partial = false;
   RoundTree tree;

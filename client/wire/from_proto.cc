@@ -121,6 +121,7 @@ absl::StatusOr<RoundInfo> FromProto(const v1::Round& proto) {
   if (proto.has_close_time()) round.close_time = ToTime(proto.close_time());
   if (proto.has_time_left()) round.time_left = ToMilliseconds(proto.time_left());
   round.goal_reached = proto.goal_reached();
+  round.may_be_restored = proto.may_be_restored();
   round.epoch = ToEpoch(proto.epoch());
   round.publish_partial = proto.spec().publish_partial();
   for (const v1::Leaf& leaf : proto.spec().tree().leaves()) {

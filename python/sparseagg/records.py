@@ -196,6 +196,7 @@ class RoundInfo:
     time_left: seconds until then.
     goal_reached: True from the update on that reaches the policy's goal.
     epoch: the life of the server that answered.
+    may_be_restored: an "ABORTED" round that lacked memory: the next start of the server may restore it.
     """
 
     name: str
@@ -219,6 +220,7 @@ class RoundInfo:
     time_left: float | None = None
     goal_reached: bool = False
     epoch: StoreEpoch = _NO_EPOCH
+    may_be_restored: bool = False
 
 
 @dataclass(frozen=True)
@@ -389,6 +391,7 @@ def round_from_proto(message: Any) -> RoundInfo:
         time_left=seconds_of(message, "time_left"),
         goal_reached=message.goal_reached,
         epoch=epoch_from_proto(message.epoch),
+        may_be_restored=message.may_be_restored,
     )
 
 

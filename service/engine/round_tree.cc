@@ -77,6 +77,11 @@ absl::Status CheckTree(const RoundTree& tree) {
   if (!tree.self.empty() && !ids.contains(tree.self)) {
     return Invalid(absl::StrCat("leaf ", Quoted(tree.self), " is not one of the leaves"));
   }
+  if (!tree.root_round.empty() &&
+      (tree.self.empty() || tree.root_round.size() > kRootRoundBytesMax)) {
+    return Invalid(absl::StrCat("root_round is for the round of a leaf, in at most ",
+                                kRootRoundBytesMax, " characters"));
+  }
   if (tree.part.has_value() && !tree.is_root()) {
     return Invalid("the round of an owner has leaves, and is not one of theirs");
   }

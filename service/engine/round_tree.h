@@ -38,6 +38,7 @@ struct RoundTree {
   std::string self;          // the leaf that has this round; empty: the root, or an owner
   bool owners = false;       // the leaves own ranges of the result's rows
   std::optional<RoundPart> part = std::nullopt;  // set: this is the round of an owner
+  std::string root_round = "";  // of a leaf's round: the root's id of the round that it belongs to
 
   // Returns whether the round takes the partial aggregates of its leaves.
   bool is_root() const { return !leaves.empty() && self.empty(); }
@@ -72,6 +73,7 @@ inline constexpr std::string_view kGivenUpId = "given-up";
 inline constexpr std::string_view kLeafGivenUp = "LEAF_GIVEN_UP";
 
 inline constexpr size_t kLeavesMax = 256;
+inline constexpr size_t kRootRoundBytesMax = 64;
 
 // Returns the name by which the root counts the partial aggregate of a leaf.
 std::string LeafSender(std::string_view leaf);
@@ -103,8 +105,8 @@ struct DividedResult {
 };
 
 // Returns INVALID_ARGUMENT (INVALID_SPEC), naming the leaf, unless the ids are valid and distinct,
-// each address is HOST:PORT, and `self` is one of the ids or empty; and unless an owner has
-// leaves.
+// each address is HOST:PORT, and `self` is one of the ids or empty; unless an owner has leaves;
+// and unless `root_round` is that of a leaf's round, of at most kRootRoundBytesMax bytes.
 absl::Status CheckTree(const RoundTree& tree);
 
 // Returns the leaf of a contributor. REQUIRES: the tree has leaves.

@@ -100,8 +100,10 @@ struct RoundSnapshot {
   std::optional<Manifest> manifest;
   std::optional<DividedResult> divided;  // of a root with owners, from the seal on
   std::string failure;
-  // ABORTED, but open in the store with its updates: the next start of the server may restore it.
-  bool may_open_again = false;
+  // ABORTED, but not in the store, which has its updates: the next start of the server may restore
+  // it.
+  bool may_be_restored = false;
+  bool may_open_again = false;  // and it is open there
   uint64_t revision = 0;
   StoreEpoch epoch;
   LeafStart start;

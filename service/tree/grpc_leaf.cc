@@ -12,6 +12,7 @@
 #include "client/transport/credentials.h"
 #include "client/transport/route.h"
 #include "service/rpc/wire/round_proto.h"
+#include "service/rpc/wire/tree_proto.h"
 #include "service/tree/owners/async_read.h"
 #include "sparseagg/v1/aggregation.grpc.pb.h"
 
@@ -132,7 +133,9 @@ class GrpcLeaf : public LeafLink {
     }));
     return LeafRound{.state = static_cast<RoundState>(round.state()),
                      .contributors = round.contributors(),
-                     .start = {round.leaf_start().id(), round.leaf_start().contributors()}};
+                     .start = {round.leaf_start().id(), round.leaf_start().contributors()},
+                     .tree = FromProto(round.spec().tree()),
+                     .may_be_restored = round.may_be_restored()};
   }
 
   struct Reading {

@@ -21,6 +21,8 @@ struct LeafRound {
   RoundState state = RoundState::kOpen;
   uint64_t contributors = 0;
   LeafStart start;  // without an id: of a version that does not tell
+  RoundTree tree;
+  bool may_be_restored = false;  // kAborted for lack of memory; its updates are kept
 };
 
 // The round of an owner.

@@ -24,6 +24,9 @@ std::optional<TreeRounds::Next> TreeRounds::TransferRound(TreeRound& round,
     if (!now.published || now.transferred || std::exchange(now.transferring, true)) {
       return std::nullopt;
     }
+    if (now.queued.has_value()) {
+      now.silent_since += options_.steady_now() - *std::exchange(now.queued, std::nullopt);
+    }
     state = now;
   }
   const std::optional<Next> next = TransferPublished(round, leaf, state);
@@ -71,9 +74,11 @@ absl::Status TreeRounds::Receive(TreeRound& round, const std::string& leaf, cons
                                     .from = std::string(PublicName(round.name)),
                                     .rows = RowsTaken(round),
                                     .likely = state.received};
-  return ReceivePartial(
+  absl::Status received = ReceivePartial(
       engine_, *state.server->link, transfer, partial,
-      [&](uint64_t end) { NoteReceived(round, leaf, end); }, own);
+      [&](uint64_t end) { NoteReceived(round, leaf, end, end == partial.bytes); }, own);
+  Change(round, leaf, [](LeafState& now) { now.is_here = false; });
+  return received;
 }
 
 std::optional<RowRange> TreeRounds::RowsTaken(const TreeRound& round) const {
@@ -82,11 +87,13 @@ std::optional<RowRange> TreeRounds::RowsTaken(const TreeRound& round) const {
 }
 
 // Bytes that are sent again are no progress.
-void TreeRounds::NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end) {
+void TreeRounds::NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end,
+                              bool is_all) {
   Change(round, leaf, [&](LeafState& state) {
+    state.is_here = is_all;
     if (end <= state.received) return;
     state.received = end;
-    state.progress = options_.now();
+    state.silent_since = options_.steady_now();
   });
 }
 

@@ -52,7 +52,7 @@ TreeRounds::Next TreeRounds::WorkOnRound(TreeRound& round, const std::string& le
   const LeafState state = StateOf(round, leaf);
   if (!state.lost.empty()) return Idle();
   if (!state.created && !CreateAgain(round, leaf)) return Repeat();
-  return IsSealing(round) ? SealAt(round, leaf) : Poll(round, leaf, *own);
+  return IsSealing(round) ? SealAt(round, leaf, *own) : Poll(round, leaf, *own);
 }
 
 // A round that was open when this process started may not exist at all leaves.
@@ -81,6 +81,7 @@ bool TreeRounds::Look(TreeRound& round, const std::string& leaf,
                       const absl::StatusOr<LeafRound>& there) {
   bool is_lost = false;
   Change(round, leaf, [&](LeafState& state) {
+    if (there.ok() && there->may_be_restored) return;  // its next start may have the round
     if (absl::IsNotFound(there.status()) || ErrorReason(there.status()) == "ROUND_NOT_OPEN" ||
         (there.ok() && there->state == RoundState::kAborted)) {
       state.lost = "has no longer the round";
@@ -97,37 +98,47 @@ bool TreeRounds::Look(TreeRound& round, const std::string& leaf,
   return is_lost;
 }
 
-TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf) {
+TreeRounds::Next TreeRounds::SealAt(TreeRound& round, const std::string& leaf,
+                                    const RoundSnapshot& own) {
   const LeafState state = StateOf(round, leaf);
   if (state.published) return Idle();
   const std::string name(PublicName(round.name));
   const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
-  const auto there = Note(round, leaf, state.sealed ? link->Get(name) : link->Seal(name));
+  const auto there =
+      Note(round, leaf, state.sealed.has_value() ? link->Get(name) : link->Seal(name));
   const bool is_lost = Look(round, leaf, there);
   const bool is_published = !is_lost && there.ok() && there->state == RoundState::kPublished;
   Change(round, leaf, [&](LeafState& now) {
     now.published = is_published;
-    if (!there.ok() || is_lost) return;
+    if (!there.ok() || is_lost || there->may_be_restored) return;
+    const Backoff::Time when = options_.steady_now();
+    if (is_published) now.queued = when;
     // A copy of the leaf from before the seal, which lacks nothing, is sealed again.
-    const bool is_sealed = there->state != RoundState::kOpen;
-    if (is_sealed && !now.sealed) now.progress = options_.now();
-    now.sealed = is_sealed;
+    if (there->state == RoundState::kOpen) return now.sealed.reset();
+    // That it is published is no progress the second time, when it was not received the first time.
+    if (!is_published || !now.sealed.has_value()) now.silent_since = when;
+    if (!now.sealed.has_value()) now.sealed = when;
   });
   if (is_lost) {
     WakeTick(round);
     return Idle();
   }
-  if (!there.ok()) return Repeat();
-  if (!is_published) return WaitToPublish(state);
+  if (!there.ok() || there->may_be_restored) return Repeat();
+  if (!is_published) return WaitToPublish(state, own.spec.policy.leaf_wait);
   options_.on_work();  // Transfer() has something to do
   return Idle();
 }
 
-// The leaf is asked again after a quarter of the time that it has been at work.
-TreeRounds::Next TreeRounds::WaitToPublish(const LeafState& before) const {
-  const auto elapsed = before.sealed ? options_.now() - before.progress : Time::duration(0);
-  return {std::clamp(std::chrono::duration_cast<Milliseconds>(elapsed / 4), Milliseconds(1),
-                     options_.longest_pause)};
+// The leaf is asked again after a quarter of the time that it has been at work, and before it
+// counts as silent.
+TreeRounds::Next TreeRounds::WaitToPublish(const LeafState& before,
+                                           std::optional<Milliseconds> leaf_wait) const {
+  const auto elapsed = before.sealed.has_value() ? options_.steady_now() - *before.sealed
+                                                 : Backoff::Time::duration(0);
+  Milliseconds longest = options_.longest_pause;
+  if (leaf_wait.has_value()) longest = std::min(longest, *leaf_wait / 4);
+  return {std::clamp(std::chrono::duration_cast<Milliseconds>(elapsed / 4),
+                     std::min(longest, Milliseconds(1)), longest)};
 }
 
 bool TreeRounds::IsCounted(const TreeRound& round, const std::string& leaf) const {
@@ -139,19 +150,50 @@ TreeRounds::Next TreeRounds::EndAt(TreeRound& round, const std::string& leaf) {
   const LeafState state = StateOf(round, leaf);
   const std::optional<UpdateRecord> counted = store_.Find(round.name, LeafSender(leaf));
   if (state.ended || (counted.has_value() && counted->update_id != kGivenUpId)) return Idle();
-  const absl::Status ended =
-      Note(round, leaf, LinkTo(round, leaf)->GiveUp(std::string(PublicName(round.name))));
+  const absl::StatusOr<bool> is_foreign = IsForeign(round, leaf);
+  absl::Status ended = is_foreign.status();
+  if (is_foreign.ok() && !*is_foreign) {
+    ended = Note(round, leaf, LinkTo(round, leaf)->GiveUp(std::string(PublicName(round.name))));
+  }
   if (IsSilence(ended) || RetryAfterMs(ended) > 0) return Repeat();
   Change(round, leaf, [](LeafState& s) { s.ended = true; });
   return Idle();
+}
+
+// Another creator may have given the name to a round of this leaf, where the own one never was.
+absl::StatusOr<bool> TreeRounds::IsForeign(TreeRound& round, const std::string& leaf) {
+  SPARSEAGG_ASSIGN_OR_RETURN(
+      const LeafRound there,
+      Note(round, leaf, LinkTo(round, leaf)->Get(std::string(PublicName(round.name)))));
+  std::string id;
+  std::vector<Leaf> leaves;
+  {
+    const std::lock_guard lock(mutex_);
+    id = round.row.id;
+    leaves = round.row.leaves;
+  }
+  // Rounds from before there were ids are known by their leaves.
+  const bool has_ids = !id.empty() && !there.tree.root_round.empty();
+  const bool is_foreign =
+      has_ids ? there.tree.root_round != id
+              : there.tree.self != leaf ||
+                    !std::ranges::equal(there.tree.leaves, leaves, {}, &Leaf::id, &Leaf::id);
+  if (is_foreign) {
+    options_.log("a leaf has another round of this name, which is left alone", round.name, leaf);
+  }
+  return is_foreign;
 }
 
 TreeRounds::Next TreeRounds::EraseAt(TreeRound& round, const std::string& leaf) {
   if (StateOf(round, leaf).erased) return Idle();
   const std::string name(PublicName(round.name));
   const std::shared_ptr<LeafLink> link = LinkTo(round, leaf);
-  absl::Status erased = Note(round, leaf, link->Abort(name));
-  if (!IsSilence(erased)) erased = Note(round, leaf, link->Delete(name));
+  const absl::StatusOr<bool> is_foreign = IsForeign(round, leaf);
+  absl::Status erased = is_foreign.status();
+  if (is_foreign.ok() && !*is_foreign) {
+    erased = Note(round, leaf, link->Abort(name));
+    if (!IsSilence(erased)) erased = Note(round, leaf, link->Delete(name));
+  }
   if (erased.ok() || absl::IsNotFound(erased)) erased = EndPart(round, leaf);
   if (IsSilence(erased) && !IsConfigured(leaf) &&
       options_.now() - StateOf(round, leaf).server->answered >= options_.forget_after) {

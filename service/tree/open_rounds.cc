@@ -18,14 +18,13 @@ absl::Status About(const std::string& leaf, const absl::Status& status) {
                    absl::StrCat("leaf \"", leaf, "\": ", std::string(status.message())));
 }
 
-// The same for each repetition, and another for another round of the name.
-std::string RequestIdOf(const RoundSnapshot& own) {
+}  // namespace
+
+std::string TreeRounds::IdOf(const RoundSnapshot& own) {
   const uint64_t hash = RendezvousHash(own.epoch.store_id, own.name)
                             .Weight(absl::StrCat(own.create_time.time_since_epoch().count()));
-  return absl::StrCat("tree-", absl::Hex(hash, absl::kZeroPad16));
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
 }
-
-}  // namespace
 
 absl::Status TreeRounds::CheckArgs(const CreateRoundArgs& args) const {
   const auto invalid = [](std::string_view reason, std::string_view message) {
@@ -88,8 +87,9 @@ absl::StatusOr<RoundSnapshot> TreeRounds::Create(CreateRoundArgs args) {
   std::shared_ptr<TreeRound> round;
   {
     const std::lock_guard lock(mutex_);
-    round = TrackLocked(QualifiedName(args.tenant, own.name),
-                        {.leaves = own.spec.tree.leaves, .parts = PartsPrefix(own)});
+    round =
+        TrackLocked(QualifiedName(args.tenant, own.name),
+                    {.leaves = own.spec.tree.leaves, .id = IdOf(own), .parts = PartsPrefix(own)});
   }
   SPARSEAGG_RETURN_IF_ERROR(Store(*round, true, [&](const TreeRow&) { return !round->is_stored; }));
   {
@@ -125,11 +125,14 @@ absl::Status TreeRounds::CreateAt(TreeRound& round, const std::string& leaf,
                                   const RoundSnapshot& own) {
   CreateRoundArgs args;
   args.round_id = own.name.substr(kRoundPrefix.size());
-  args.request_id = RequestIdOf(own);
+  args.request_id = absl::StrCat("tree-", IdOf(own));  // the same for each repetition
   args.spec.tensors = own.spec.tensors;
   args.spec.durability = own.spec.durability;
   args.spec.publish_partial = true;
-  args.spec.tree = {.leaves = own.spec.tree.leaves, .self = leaf, .owners = own.spec.tree.owners};
+  args.spec.tree = {.leaves = own.spec.tree.leaves,
+                    .self = leaf,
+                    .owners = own.spec.tree.owners,
+                    .root_round = IdOf(own)};
   SPARSEAGG_ASSIGN_OR_RETURN(const LeafRound created,
                              Note(round, leaf, LinkTo(round, leaf)->Create(args)));
   Change(round, leaf, [&](LeafState& state) {

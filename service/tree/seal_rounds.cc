@@ -24,9 +24,14 @@ std::chrono::system_clock::time_point InMilliseconds(std::chrono::system_clock::
 }
 
 // Rounded up, so that the time has come after it.
-milliseconds Until(std::chrono::system_clock::time_point then,
-                   std::chrono::system_clock::time_point now) {
+template <class Time>
+milliseconds Until(Time then, Time now) {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(then - now));
+}
+
+milliseconds LookEvery(std::optional<milliseconds> leaf_wait) {
+  if (!leaf_wait.has_value()) return milliseconds::max();
+  return std::max(milliseconds(1), *leaf_wait / 4);
 }
 
 }  // namespace
@@ -70,8 +75,9 @@ absl::Status TreeRounds::CheckMinimum(TreeRound& round, const RoundSnapshot& own
 
 absl::Status TreeRounds::BeginSeal(TreeRound& round, bool at_goal) {
   const Time now = InMilliseconds(options_.now());
-  SPARSEAGG_RETURN_IF_ERROR(Store(round, false, [&](TreeRow& row) {
+  SPARSEAGG_RETURN_IF_ERROR(Store(round, false, [&](TreeRow& row) {  // under the lock
     if (row.sealing.has_value()) return false;
+    for (auto& [leaf, state] : round.leaves) state.silent_since = options_.steady_now();
     row.sealing = now;
     if (at_goal && !row.goal_reached.has_value()) row.goal_reached = now;
     return true;
@@ -90,6 +96,7 @@ uint64_t TreeRounds::ContributorsOf(const TreeRound& round) const {
 RoundSnapshot TreeRounds::Shown(RoundSnapshot snapshot) const {
   if (!snapshot.spec.tree.is_root()) return snapshot;
   for (Leaf& leaf : snapshot.spec.tree.leaves) leaf.address = AddressOf(leaf);
+  if (snapshot.manifest.has_value()) ShowAddresses(*snapshot.manifest);
   const std::shared_ptr<TreeRound> round = Find(QualifiedName(snapshot.tenant, snapshot.name));
   if (round == nullptr || snapshot.state != RoundState::kOpen) return snapshot;
   snapshot.contributors = std::max(snapshot.contributors, ContributorsOf(*round));
@@ -104,6 +111,10 @@ RoundSnapshot TreeRounds::Shown(RoundSnapshot snapshot) const {
   return snapshot;
 }
 
+void TreeRounds::ShowAddresses(Manifest& manifest) const {
+  for (ResultPart& part : manifest.parts) part.owner.address = AddressOf(part.owner);
+}
+
 // --- All leaves ---
 
 Backoff::Time TreeRounds::Tick() {
@@ -111,6 +122,7 @@ Backoff::Time TreeRounds::Tick() {
   Backoff::Time next = Clock::now() + options_.poll_interval;
   for (const std::shared_ptr<TreeRound>& round : All()) {
     uint64_t wakes = 0;
+    Backoff::Time expected;
     {
       const std::lock_guard lock(mutex_);
       wakes = round->tick.wakes();
@@ -118,16 +130,19 @@ Backoff::Time TreeRounds::Tick() {
         next = std::min(next, round->tick.due());
         continue;
       }
+      expected = round->expected_tick.value_or(Clock::now());
     }
-    const Milliseconds pause = std::min(TickRound(*round), options_.poll_interval);
+    const Milliseconds late = Until(Clock::now(), expected);
+    const Milliseconds pause = std::min(TickRound(*round, late), options_.poll_interval);
     const std::lock_guard lock(mutex_);
+    round->expected_tick = Clock::now() + pause;
     round->tick.Wait(wakes, Clock::now(), pause);
     next = std::min(next, round->tick.due());
   }
   return next;
 }
 
-milliseconds TreeRounds::TickRound(TreeRound& round) {
+milliseconds TreeRounds::TickRound(TreeRound& round, milliseconds late) {
   const absl::StatusOr<RoundSnapshot> own = engine_.GetRound(round.name);
   if (absl::IsNotFound(own.status())) return Forget(round);
   if (!own.ok() || own->state != RoundState::kOpen) return options_.poll_interval;
@@ -138,10 +153,20 @@ milliseconds TreeRounds::TickRound(TreeRound& round) {
     return all && !std::exchange(row.opened, true);
   });
   if (!opened.ok()) return kRetryPause;
+  if (const auto wait = own->spec.policy.leaf_wait; wait.has_value() && late >= *wait / 2) {
+    Forgive(round);
+  }
   if (!own->spec.policy.leaf_wait.has_value()) {
     if (const std::string why = Hopeless(round); !why.empty()) return Abort(round, why);
   }
   return IsSealing(round) ? Finish(round, *own) : ApplyPolicy(round, *own);
+}
+
+void TreeRounds::Forgive(TreeRound& round) {
+  const std::lock_guard lock(mutex_);
+  const Backoff::Time now = options_.steady_now();
+  for (auto& [leaf, state] : round.leaves) state.silent_since = now;
+  if (round.dividing.has_value()) round.dividing->since = now;
 }
 
 milliseconds TreeRounds::Forget(TreeRound& round) {
@@ -220,20 +245,18 @@ milliseconds TreeRounds::ApplyPolicy(TreeRound& round, const RoundSnapshot& own)
 
 milliseconds TreeRounds::Finish(TreeRound& round, const RoundSnapshot& own) {
   const std::optional<milliseconds> wait = own.spec.policy.leaf_wait;
-  const Time now = options_.now();
-  milliseconds left = options_.poll_interval;
+  const Backoff::Time now = options_.steady_now();
+  // Often enough that Forgive() is called after a pause of this process as long as `wait`.
+  milliseconds left = std::min(options_.poll_interval, LookEvery(wait));
   bool done = true;
   for (const Leaf& leaf : own.spec.tree.leaves) {
     if (IsCounted(round, leaf.id)) continue;
-    Time since;
-    bool is_late = false;
-    {
-      const std::lock_guard lock(mutex_);
-      const LeafState& state = round.leaves.at(leaf.id);
-      since = std::max(state.progress, *round.row.sealing);  // set before, and never reset
-      is_late = !state.lost.empty() || !state.refusal.empty();
-    }
-    is_late = wait.has_value() && (is_late || now - since >= *wait);
+    const LeafState state = StateOf(round, leaf.id);
+    const Backoff::Time since = state.silent_since;
+    const bool is_awaited = !state.queued.has_value() && !state.is_here;
+    const bool is_silent = wait.has_value() && is_awaited && now - since >= *wait;
+    const bool is_late =
+        is_silent || (wait.has_value() && (!state.lost.empty() || !state.refusal.empty()));
     if (is_late && GiveUp(round, leaf.id, own.spec).ok()) continue;
     done = false;
     if (wait.has_value()) left = std::min(left, is_late ? kRetryPause : Until(since + *wait, now));

@@ -42,7 +42,7 @@ absl::Status TreeRounds::Recover() {
     if (!round.spec.tree.is_root() || round.spec.tree.part.has_value()) continue;
     const std::lock_guard lock(mutex_);
     TrackLocked(QualifiedName(round.tenant, round.name),
-                {.leaves = round.spec.tree.leaves, .parts = PartsPrefix(round)});
+                {.leaves = round.spec.tree.leaves, .id = IdOf(round), .parts = PartsPrefix(round)});
   }
   const std::lock_guard lock(mutex_);
   has_leaves_ = has_leaves_ || !rounds_.empty();
@@ -60,6 +60,7 @@ std::shared_ptr<TreeRounds::TreeRound> TreeRounds::TrackLocked(const std::string
     LeafState& state = round->leaves[leaf.id];
     state.server = ServerLocked(leaf);
     state.created = round->row.opened;
+    state.silent_since = options_.steady_now();
   }
   return round;
 }
@@ -95,6 +96,7 @@ std::shared_ptr<TreeRounds::Server> TreeRounds::ServerLocked(const Leaf& leaf) {
   server->leaf = {.id = leaf.id, .address = AddressOf(leaf)};
   server->link = options_.connect(server->leaf);
   server->answered = start_;
+  server->heard = options_.steady_now();
   return server;
 }
 
@@ -156,7 +158,10 @@ void TreeRounds::NoteLocked(Server& server, const absl::Status& outcome) {
   const Time now = options_.now();
   server.up = !IsSilence(outcome);
   server.asked = now;
-  if (server.up) server.answered = now;
+  if (server.up) {
+    server.answered = now;
+    server.heard = options_.steady_now();
+  }
   server.error = outcome.ok() ? "" : std::string(outcome.message());
 }
 

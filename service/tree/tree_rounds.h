@@ -47,6 +47,10 @@ struct TreeOptions {
   std::function<std::chrono::system_clock::time_point()> now = [] {
     return std::chrono::system_clock::now();
   };
+  // Measures leaf_wait.
+  std::function<std::chrono::steady_clock::time_point()> steady_now = [] {
+    return std::chrono::steady_clock::now();
+  };
   // How often a leaf is asked for the contributors of an open round, and without and with a goal.
   std::chrono::milliseconds poll_interval{5000};
   std::chrono::milliseconds goal_poll_interval{250};
@@ -121,6 +125,7 @@ class TreeRounds {
     bool up = false;
     std::optional<Time> asked;  // last
     Time answered;
+    Backoff::Time heard;  // the same by the steady clock
     std::string error;
     uint64_t partial_bytes = 0;
     uint64_t given_up = 0;
@@ -134,7 +139,7 @@ class TreeRounds {
   };
   // How far a round with owners is, since all leaves are counted or given up.
   struct Dividing {
-    Time since;
+    Backoff::Time since;
     std::vector<Leaf> leaves;  // that are not given up
     std::vector<ResultPart> parts;
     bool is_hashing = false;
@@ -143,18 +148,22 @@ class TreeRounds {
   struct LeafState {
     std::shared_ptr<Server> server;
     bool created = false;
-    bool sealed = false;
-    bool published = false;    // its partial aggregate can be read
-    bool transferred = false;  // there is nothing more to transfer
+    std::optional<Backoff::Time> sealed;  // since when
+    bool published = false;               // its partial aggregate can be read
+    bool transferred = false;             // there is nothing more to transfer
     bool transferring = false;
     std::string lost;     // why its round will never be counted; empty: it may be
     std::string refusal;  // why the own round does not take its partial aggregate; empty: it may
     bool ended = false;   // aborted after the own round was
     bool erased = false;
+    // Since when it has been silent: since the seal, the last answer that it is at work on its
+    // partial aggregate, or the last bytes of it.
+    Backoff::Time silent_since;
+    std::optional<Backoff::Time> queued;  // since when its partial aggregate waits for Transfer()
+    bool is_here = false;                 // all bytes of it are here, and the own round takes them
     uint64_t contributors = 0;
     LeafRound seen;         // by the thread of WorkOn(), in the order of the answers
     uint64_t received = 0;  // bytes of its partial aggregate
-    Time progress;          // since the seal
     PartState part;
     Backoff work;
     Backoff transfer;
@@ -168,6 +177,7 @@ class TreeRounds {
     std::map<std::string, LeafState> leaves;
     std::optional<Dividing> dividing;
     Backoff tick;
+    std::optional<Backoff::Time> expected_tick;  // when Tick() wanted to come again
   };
   // What to do after a look at a round: wait for a fixed time, or longer each time.
   struct Next {
@@ -176,7 +186,7 @@ class TreeRounds {
   };
   Next Repeat() const { return {.doubles = true}; }
   Next Idle() const { return {options_.poll_interval}; }
-  Next WaitToPublish(const LeafState& before) const;
+  Next WaitToPublish(const LeafState& before, std::optional<Milliseconds> leaf_wait) const;
 
   absl::Status CheckArgs(const CreateRoundArgs& args) const;
   absl::Status CheckNameIsFree(const CreateRoundArgs& args) const;
@@ -230,11 +240,16 @@ class TreeRounds {
   Next WorkOnRound(TreeRound& round, const std::string& leaf);
   bool CreateAgain(TreeRound& round, const std::string& leaf);
   Next Poll(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
-  Next SealAt(TreeRound& round, const std::string& leaf);
+  Next SealAt(TreeRound& round, const std::string& leaf, const RoundSnapshot& own);
+  // Returns whether the leaf's round of this name belongs to another round than this; NOT_FOUND if
+  // it has none.
+  absl::StatusOr<bool> IsForeign(TreeRound& round, const std::string& leaf);
   Next EndAt(TreeRound& round, const std::string& leaf);
   Next EraseAt(TreeRound& round, const std::string& leaf);
   bool IsCounted(const TreeRound& round, const std::string& leaf) const;
 
+  // Another for each round of a name, of each root.
+  static std::string IdOf(const RoundSnapshot& own);
   // What the names of the owners' rounds begin with; empty: the result is not divided.
   static std::string PartsPrefix(const RoundSnapshot& own);
   std::string PartName(const TreeRound& round, const std::string& leaf) const;
@@ -271,11 +286,14 @@ class TreeRounds {
                        LeafPartial& partial, absl::Status& own);
   // The rows of a partial aggregate that the own round takes; nullopt: all.
   std::optional<RowRange> RowsTaken(const TreeRound& round) const;
-  void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end);
+  void NoteReceived(TreeRound& round, const std::string& leaf, uint64_t end, bool is_all);
   std::optional<Next> NoteRefusal(TreeRound& round, const std::string& leaf,
                                   const absl::Status& refusal);
 
-  Milliseconds TickRound(TreeRound& round);
+  // `late`: for how long it has not been called though it was due.
+  Milliseconds TickRound(TreeRound& round, Milliseconds late);
+  // A time in which this process did not run is no silence of its leaves.
+  void Forgive(TreeRound& round);
   Milliseconds Forget(TreeRound& round);
   Milliseconds ApplyPolicy(TreeRound& round, const RoundSnapshot& own);
   Milliseconds Finish(TreeRound& round, const RoundSnapshot& own);
@@ -292,6 +310,8 @@ class TreeRounds {
   absl::Status BeginSeal(TreeRound& round, bool at_goal);
   absl::Status CheckMinimum(TreeRound& round, const RoundSnapshot& own);
   uint64_t ContributorsOf(const TreeRound& round) const;
+  // Sets the addresses that the owners have now.
+  void ShowAddresses(Manifest& manifest) const;
 
   const TreeOptions options_;
   Engine& engine_;

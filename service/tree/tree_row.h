@@ -22,6 +22,8 @@ struct TreeRow {
   bool opened = false;               // every leaf has had the round: one without it has lost it
   std::optional<Time> sealing;       // when the seal began; in milliseconds
   std::optional<Time> goal_reached;  // when the grace began
+  // Made up by the root for this round of the name. Empty: the row is from before there were ids.
+  std::string id;
   // Of a divided result: what the names of the owners' rounds begin with. Empty: it is not divided.
   std::string parts;
 

@@ -93,7 +93,8 @@ absl::Status SimulatedLink::Silence() {
 
 absl::StatusOr<LeafRound> SimulatedLink::Of(const absl::StatusOr<RoundSnapshot>& round) {
   if (!round.ok()) return round.status();
-  return LeafRound{round->state, round->contributors, round->start};
+  return LeafRound{round->state, round->contributors, round->start, round->spec.tree,
+                   round->may_be_restored};
 }
 
 absl::StatusOr<LeafRound> SimulatedLink::Create(const CreateRoundArgs& args) {

@@ -26,7 +26,7 @@ TreeSimulation::TreeSimulation(uint64_t seed, std::string folder,
     options.connect = [this, owner = leaf.get()](const Leaf& peer) {
       return Connect(*owner, peer);
     };
-    options.now = now;
+    options.now = [this] { return std::chrono::steady_clock::time_point(now_.time_since_epoch()); };
     options.shortest_pause = options.longest_pause = options.idle_pause =
         std::chrono::milliseconds(0);
     leaf->owner_options = std::move(options);
@@ -50,6 +50,9 @@ void TreeSimulation::StartRoot() {
   TreeOptions options{.leaves = list_};
   options.connect = [this](const Leaf& leaf) { return Connect(*root_, leaf); };
   options.now = [this] { return now_; };
+  options.steady_now = [this] {
+    return std::chrono::steady_clock::time_point(now_.time_since_epoch());
+  };
   options.poll_interval = options.goal_poll_interval = std::chrono::milliseconds(0);
   options.shortest_pause = options.longest_pause = std::chrono::milliseconds(0);
   tree_ = std::make_unique<TreeRounds>(options, root_->engine(), root_->store(), &root_->store());

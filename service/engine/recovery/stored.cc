@@ -169,6 +169,7 @@ json ToJson(const RoundTree& tree) {
   json value = {{"self", tree.self}, {"leaves", json::array()}};
   for (const Leaf& leaf : tree.leaves) value["leaves"].push_back({leaf.id, leaf.address});
   if (tree.owners) value["owners"] = true;
+  if (!tree.root_round.empty()) value["root_round"] = tree.root_round;
   if (tree.part) value["part"] = {tree.part->round, ToJson(tree.part->rows)};
   return value;
 }
@@ -179,6 +180,7 @@ RoundTree ToTree(const json& value) {
     tree.leaves.push_back({leaf.at(0).get<std::string>(), leaf.at(1).get<std::string>()});
   }
   tree.owners = value.value("owners", false);
+  tree.root_round = value.value("root_round", "");
   if (value.contains("part")) {
     const json& part = value.at("part");
     tree.part = {part.at(0).get<std::string>(), ToRowRange(part.at(1))};

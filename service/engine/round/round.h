@@ -209,7 +209,8 @@ class Round : public std::enable_shared_from_this<Round> {
 
   // REQUIRES: gate_ is held exclusively and the event is legal.
   absl::Status AbortHoldingGate(std::string failure);
-  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when, bool reopens);
+  void MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
+                   bool may_be_restored);
   std::shared_ptr<TensorReducers> Reducers() const;
   void NotifyChange();
   // Schedules one notification for all updates counted in a short interval, so that submitting

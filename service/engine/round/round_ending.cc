@@ -170,7 +170,8 @@ Round::Answer Round::AnswerAbort(const std::string& failure) const {
   if (!next.has_value()) {
     return RefuseLocked("ROUND_NOT_ABORTABLE", "cannot be aborted; delete it instead");
   }
-  if (*next == snapshot_.state) return SnapshotLocked();  // a retry
+  // A retry, unless the round is not aborted in the store.
+  if (*next == snapshot_.state && !snapshot_.may_be_restored) return SnapshotLocked();
   if (!storing_result_) return std::nullopt;
   return StoreBusy(absl::StrCat("the result of round \"", snapshot_.name,
                                 "\" is being stored; try again when it is stored"));
@@ -196,23 +197,24 @@ absl::Status Round::AbortHoldingGate(std::string failure) {
   aborted.publish_time.reset();
   aborted.manifest.reset();
   SPARSEAGG_RETURN_IF_ERROR(services_.store.AbortRound(name_, WriteDetails(aborted)));
-  MarkAborted(std::move(failure), *aborted.abort_time, /*reopens=*/false);
+  MarkAborted(std::move(failure), *aborted.abort_time, /*may_be_restored=*/false);
   return absl::OkStatus();
 }
 
 void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_point when,
-                        bool reopens) {
+                        bool may_be_restored) {
   // Freed after the lock is released, or by a fold or a reader in progress.
   std::shared_ptr<TensorReducers> freed;
   std::shared_ptr<const PublishedResult> result;
   std::lock_guard lock(mutex_);
+  snapshot_.may_be_restored = may_be_restored;
+  snapshot_.may_open_again = may_be_restored && snapshot_.state == RoundState::kOpen;
   snapshot_.state = RoundState::kAborted;
   snapshot_.publish_time.reset();
   snapshot_.manifest.reset();
   result = std::move(result_);
   snapshot_.failure = std::move(failure);
   snapshot_.abort_time = when;
-  snapshot_.may_open_again = reopens;
   ++snapshot_.revision;
   freed = std::move(reducers_);
   publisher_.ScheduleErasure();
@@ -223,11 +225,11 @@ void Round::Fail(const absl::Status& status) {
     std::unique_lock gate(gate_);
     if (Reducers() == nullptr) return;  // aborted concurrently
     RoundSnapshot failed = Snapshot();
-    bool may_open_again = false;
+    bool may_be_restored = false;
     failed.failure = std::string(status.message());
     failed.abort_time = services_.options.now();
     if (spec_.durability == Durability::kDurable && MaySucceedLater(status)) {
-      may_open_again = failed.state == RoundState::kOpen;
+      may_be_restored = true;
       absl::StrAppend(&failed.failure,
                       "; its updates are kept: the next start of the server restores the round, "
                       "DeleteRound deletes it");
@@ -238,7 +240,7 @@ void Round::Fail(const absl::Status& status) {
         absl::StrAppend(&failed.failure, "; and: ", std::string(aborted.message()));
       }
     }
-    MarkAborted(std::move(failed.failure), *failed.abort_time, may_open_again);
+    MarkAborted(std::move(failed.failure), *failed.abort_time, may_be_restored);
   }
   NotifyEnd();
 }

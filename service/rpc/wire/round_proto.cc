@@ -143,6 +143,7 @@ v1::Round ToProto(const RoundSnapshot& round) {
   if (round.time_left) SetDuration(*round.time_left, proto.mutable_time_left());
   proto.set_goal_reached(round.goal_reached);
   *proto.mutable_epoch() = ToProto(round.epoch);
+  proto.set_may_be_restored(round.may_be_restored);
   if (!round.spec.tree.self.empty()) {
     proto.mutable_leaf_start()->set_id(round.start.id);
     proto.mutable_leaf_start()->set_contributors(round.start.contributors);

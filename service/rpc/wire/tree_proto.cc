@@ -31,6 +31,7 @@ v1::RoundTree ToProto(const RoundTree& tree) {
   for (const Leaf& leaf : tree.leaves) *proto.add_leaves() = ToProto(leaf);
   proto.set_self(tree.self);
   proto.set_owners(tree.owners);
+  proto.set_root_round(tree.root_round);
   if (tree.part) {
     proto.mutable_part()->set_round(tree.part->round);
     *proto.mutable_part()->mutable_rows() = ToProto(tree.part->rows);
@@ -42,6 +43,7 @@ RoundTree FromProto(const v1::RoundTree& proto) {
   RoundTree tree = {.leaves = {}, .self = proto.self()};
   for (const v1::Leaf& leaf : proto.leaves()) tree.leaves.push_back({leaf.id(), leaf.address()});
   tree.owners = proto.owners();
+  tree.root_round = proto.root_round();
   if (proto.has_part()) tree.part = {proto.part().round(), FromProto(proto.part().rows())};
   return tree;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/rendezvous.h"
 #include "base/status.h"
 #include "service/engine/names.h"
 #include "service/tree/owners/divided_digest.h"
@@ -19,10 +18,7 @@ using std::chrono::milliseconds;
 }  // namespace
 
 std::string TreeRounds::PartsPrefix(const RoundSnapshot& own) {
-  if (!own.spec.tree.is_divided()) return "";
-  const uint64_t hash = RendezvousHash(own.epoch.store_id, own.name)
-                            .Weight(absl::StrCat(own.create_time.time_since_epoch().count()));
-  return absl::StrCat("own-", absl::Hex(hash, absl::kZeroPad16));
+  return own.spec.tree.is_divided() ? absl::StrCat("own-", IdOf(own)) : "";
 }
 
 std::string TreeRounds::PartName(const TreeRound& round, const std::string& leaf) const {
@@ -49,7 +45,7 @@ absl::Status TreeRounds::BeginDividing(TreeRound& round, const RoundSnapshot& ow
   {
     const std::lock_guard lock(mutex_);
     if (round.dividing.has_value()) return absl::OkStatus();
-    round.dividing = {.since = options_.now(), .leaves = leaves, .parts = std::move(parts)};
+    round.dividing = {.since = options_.steady_now(), .leaves = leaves, .parts = std::move(parts)};
   }
   WakeAll(round);
   return absl::OkStatus();
@@ -58,7 +54,7 @@ absl::Status TreeRounds::BeginDividing(TreeRound& round, const RoundSnapshot& ow
 milliseconds TreeRounds::Divide(TreeRound& round, const RoundSnapshot& own) {
   if (!BeginDividing(round, own).ok()) return kRetryPause;
   const std::optional<milliseconds> wait = own.spec.policy.leaf_wait;
-  const Time now = options_.now();
+  const Backoff::Time now = options_.steady_now();
   milliseconds left = options_.poll_interval;
   std::string failure;
   std::optional<DividedResult> result;
@@ -73,7 +69,7 @@ milliseconds TreeRounds::Divide(TreeRound& round, const RoundSnapshot& own) {
         failure = absl::StrCat(kOwnerFailed, "owner \"", part.owner.id, "\": ", state.part.failure);
       }
       if (!wait.has_value()) continue;
-      const Time since = std::max(state.server->answered, dividing.since);
+      const Backoff::Time since = std::max(state.server->heard, dividing.since);
       if (now - since >= *wait) {
         failure = absl::StrCat(kOwnerLost, "owner \"", part.owner.id,
                                "\" does not answer: ", state.server->error);

@@ -78,7 +78,7 @@ std::vector<RoundSnapshot> OwnedParts::OpenRounds() {
     return std::pair(round.create_time, round.spec.tree.part->round);
   });
   const std::lock_guard lock(mutex_);
-  std::erase_if(progress_, [&](const auto& kept) {
+  std::erase_if(asked_, [&](const auto& kept) {
     return std::ranges::none_of(rounds, [&](const RoundSnapshot& round) {
       return QualifiedName(round.tenant, round.name) == kept.first;
     });
@@ -98,10 +98,15 @@ bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
     LeafLink& link = *links_.at(peer);
     LeafPartial partial;
     absl::Status own;
+    NoteAsked(name, peer);
     const absl::Status received = ReceivePartial(
         engine_, link,
         {.to = name, .leaf = peer, .from = tree.part->round, .rows = tree.part->rows}, partial,
-        [&](uint64_t) { NoteProgress(name, peer); }, own);
+        [&](uint64_t) {
+          const std::lock_guard lock(mutex_);
+          heard_[peer] = options_.now();
+        },
+        own);
     if (!received.ok()) return NoteFailure(round, peer, received);
     if (!own.ok() && !IsCounted(round, peer)) {
       LogError(round, peer, own);
@@ -116,9 +121,9 @@ bool OwnedParts::Take(const RoundSnapshot& round, const std::string& peer) {
   return is_complete && !engine_.SealRound(name).ok();
 }
 
-void OwnedParts::NoteProgress(const std::string& round, const std::string& leaf) {
+void OwnedParts::NoteAsked(const std::string& round, const std::string& leaf) {
   const std::lock_guard lock(mutex_);
-  progress_[round][leaf] = options_.now();
+  asked_[round].try_emplace(leaf, options_.now());
 }
 
 void OwnedParts::EndIfLate(const RoundSnapshot& round) {
@@ -128,11 +133,14 @@ void OwnedParts::EndIfLate(const RoundSnapshot& round) {
   for (const Leaf& leaf : round.spec.tree.leaves) {
     if (IsCounted(round, leaf.id)) continue;
     const std::lock_guard lock(mutex_);
-    const auto now = options_.now();
-    auto& progress = progress_[QualifiedName(round.tenant, round.name)];
-    if (now - progress.try_emplace(leaf.id, now).first->second < *wait) continue;
-    failure = absl::StrCat("LEAF_LOST: leaf \"", leaf.id,
-                           "\" sends this owner nothing for leaf_wait: ", errors_[leaf.id]);
+    const auto& asked = asked_[QualifiedName(round.tenant, round.name)];
+    const auto since = asked.find(leaf.id);
+    if (since == asked.end()) continue;  // its thread is still busy with earlier rounds
+    if (options_.now() - std::max(since->second, heard_[leaf.id]) < *wait) continue;
+    const std::string& error = errors_[leaf.id];
+    failure =
+        absl::StrCat("LEAF_LOST: leaf \"", leaf.id, "\" sends this owner nothing for leaf_wait",
+                     error.empty() ? "" : ": ", error);
   }
   if (!failure.empty()) Fail(round, failure);
 }

@@ -33,8 +33,8 @@ namespace sparseagg {
 struct OwnerOptions {
   std::vector<Leaf> peers;  // the leaves that this server may call; none: it owns nothing
   std::function<std::unique_ptr<LeafLink>(const Leaf&)> connect;
-  std::function<std::chrono::system_clock::time_point()> now = [] {
-    return std::chrono::system_clock::now();
+  std::function<std::chrono::steady_clock::time_point()> now = [] {
+    return std::chrono::steady_clock::now();
   };
   // Of what is repeated until it succeeds: it begins with the first and doubles up to the second.
   std::chrono::milliseconds shortest_pause{10};
@@ -70,8 +70,10 @@ class OwnedParts {
   bool IsCounted(const RoundSnapshot& round, const std::string& leaf) const;
   // The rounds of this owner that are open, the oldest first. Forgets what was kept of others.
   std::vector<RoundSnapshot> OpenRounds();
-  void NoteProgress(const std::string& round, const std::string& leaf);
-  // Ends a round to which a leaf has sent nothing for the round's leaf_wait.
+  // Begins to wait for the leaf if it has not been asked yet for the round's rows.
+  void NoteAsked(const std::string& round, const std::string& leaf);
+  // Ends a round for which a leaf was asked and has sent nothing, to this round or another, for the
+  // round's leaf_wait.
   void EndIfLate(const RoundSnapshot& round);
 
   const OwnerOptions options_;
@@ -81,8 +83,10 @@ class OwnedParts {
   std::mutex mutex_;                                                     // guards what follows
   std::map<std::string, Backoff, std::less<>> backoffs_;                 // [peers], by id
   std::map<std::string, std::string> errors_;                            // the last one, by peer
-  // By round and leaf: when it sent something, or was first asked by this process.
-  std::map<std::string, std::map<std::string, std::chrono::system_clock::time_point>> progress_;
+  // By round and leaf: when it was first asked by this process.
+  std::map<std::string, std::map<std::string, std::chrono::steady_clock::time_point>> asked_;
+  // By leaf: when it last sent something. It sends rounds one after the other, so the others wait.
+  std::map<std::string, std::chrono::steady_clock::time_point> heard_;
 };
 
 }  // namespace sparseagg

@@ -72,6 +72,7 @@ absl::StatusOr<std::shared_ptr<const PublishedResult>> TreeRounds::Result(std::s
   };
   const auto held = std::make_shared<Held>(Held{own, *own});
   held->result.parts = ReaderOf(own->manifest.parts);
+  ShowAddresses(held->result.manifest);
   return std::shared_ptr<const PublishedResult>(held, &held->result);
 }
 

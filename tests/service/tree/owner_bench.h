@@ -77,7 +77,7 @@ class OwnerBench : public TreeBench {
         return cut.contains({&server, leaf.id});
       });
     };
-    options.now = [this] { return now; };
+    options.now = [this] { return std::chrono::steady_clock::time_point(now.time_since_epoch()); };
     options.shortest_pause = options.longest_pause = options.idle_pause =
         std::chrono::milliseconds(0);
     return std::make_unique<OwnedParts>(options, server.engine(), server.store());

@@ -186,20 +186,20 @@ TEST(TreeFaultsTest, ARefusalThatMayPassIsRepeatedAndIsNoProgress) {
   TreeBench bench(1, "");
   RefusingEngine engine(bench.root.engine());
   bench.StartRounds(&engine);
-  ASSERT_TRUE(bench.rounds->Create(Args({.leaf_wait = milliseconds(1000)})).ok());
+  ASSERT_TRUE(bench.rounds->Create(Args({.leaf_wait = std::chrono::minutes(1)})).ok());
   engine.refusal = WithRetryAfter(
       MakeError(absl::StatusCode::kResourceExhausted, "STAGING_FULL", "simulated"), 100);
   ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
   for (int i = 0; i < 3; ++i) {
     bench.Work();
     EXPECT_EQ(bench.root.engine().GetRound(kRound)->state, RoundState::kOpen);
-    bench.now += milliseconds(333);
+    bench.now += std::chrono::seconds(19);
   }
   EXPECT_EQ(bench.calls.described, 3);
   EXPECT_EQ(bench.rounds->Leaves()[0].error,
             "the root does not take its partial aggregate: simulated");
   EXPECT_THAT(bench.log, ElementsAre());
-  bench.now += milliseconds(1);
+  bench.now += std::chrono::seconds(3);
   bench.Work();
   EXPECT_THAT(bench.root.Await(kRound).manifest->given_up_leaves, ElementsAre("leaf-0"));
 }

@@ -10,7 +10,6 @@
 namespace sparseagg {
 namespace {
 
-using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using testing::FailsWith;
 using ::testing::HasSubstr;
@@ -53,7 +52,7 @@ TEST_P(GivenUpTest, ALeafThatHasPublishedItsPartRefusesWhatIsSentAgain) {
   const bool is_durable = GetParam() == Durability::kDurable;
   const TemporaryFolder folder;
   TreeBench bench(2, is_durable ? folder.path() : "");
-  ASSERT_TRUE(bench.rounds->Create(Args(GetParam(), {.leaf_wait = milliseconds(1000)})).ok());
+  ASSERT_TRUE(bench.rounds->Create(Args(GetParam(), {.leaf_wait = std::chrono::minutes(1)})).ok());
   const std::vector<std::string> names = NamesOf(bench, "leaf-0", 3);
   SendAll(bench, names);
   Engine& leaf = bench.servers[0]->engine();
@@ -62,7 +61,7 @@ TEST_P(GivenUpTest, ALeafThatHasPublishedItsPartRefusesWhatIsSentAgain) {
   ASSERT_TRUE(bench.Send(kRound, names[0], kSpec, 1)->duplicate);
   bench.answering["leaf-0"] = nullptr;
   ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
-  bench.now += milliseconds(1000);
+  bench.now += std::chrono::minutes(1);
   bench.Work();
   ASSERT_THAT(bench.root.Await(kRound).manifest->given_up_leaves, ElementsAre("leaf-0"));
   bench.answering["leaf-0"] = bench.servers[0].get();
