@@ -3,6 +3,7 @@
 from mutation import Checker, Mutation
 
 TREES = Checker("sim_tree_sim_test", environment=(("SPARSEAGG_TREE_SIM_SEEDS", "400"),))
+SILENCE = Checker("service_tree_tree_silence_test")
 PARTIALS = Checker("service_engine_partial_partial_rounds_test")
 
 SEAL = "service/tree/seal_rounds.cc"
@@ -27,24 +28,73 @@ TREE_MUTATIONS = (
         (
             (
                 SEAL,
-                "    if (IsCounted(round, leaf.id)) continue;\n    Time since;",
-                "    if (IsCounted(round, leaf.id) || StateOf(round, leaf.id).sealed) continue;\n    Time since;",
+                "    if (IsCounted(round, leaf.id)) continue;\n    const LeafState state",
+                "    if (IsCounted(round, leaf.id) || StateOf(round, leaf.id).sealed) continue;\n    const LeafState state",
             ),
         ),
         TREES,
     ),
     Mutation(
         "a leaf that is silent for a moment is given up",
-        ((SEAL, "(is_late || now - since >= *wait)", "(is_late || now - since >= *wait / 5000)"),),
+        (
+            (
+                SEAL,
+                "is_awaited && now - since >= *wait;",
+                "is_awaited && now - since >= *wait / 5000;",
+            ),
+        ),
         TREES,
+    ),
+    Mutation(
+        "a leaf that publishes is silent",
+        (
+            (
+                LEAF,
+                "    if (!is_published || !now.sealed.has_value()) now.silent_since = when;\n",
+                "    if (!now.sealed.has_value()) now.silent_since = when;\n",
+            ),
+        ),
+        SILENCE,
+    ),
+    Mutation(
+        "a leaf that waits for the root is silent",
+        (
+            (
+                SEAL,
+                "const bool is_awaited = !state.queued.has_value() &&",
+                "const bool is_awaited =",
+            ),
+        ),
+        SILENCE,
+    ),
+    Mutation(
+        "a leaf is silent while its root is down",
+        (
+            (
+                "service/tree/tree_rounds.cc",
+                "    state.silent_since = options_.steady_now();\n",
+                "    state.silent_since = {};\n",
+            ),
+            (
+                SEAL,
+                "    for (auto& [leaf, state] : round.leaves) state.silent_since = options_.steady_now();\n    row.sealing",
+                "    row.sealing",
+            ),
+        ),
+        SILENCE,
+    ),
+    Mutation(
+        "a root ends a round of the name that others have at a leaf",
+        ((LEAF, "  return is_foreign;\n", "  return false;\n"),),
+        SILENCE,
     ),
     Mutation(
         "a leaf is given up although the round has no leaf_wait",
         (
             (
                 SEAL,
-                "is_late = wait.has_value() && (is_late || now - since >= *wait);",
-                "is_late = is_late || (wait.has_value() && now - since >= *wait);",
+                "is_silent || (wait.has_value() && (!state.lost.empty() || !state.refusal.empty()));",
+                "is_silent || !state.lost.empty() || !state.refusal.empty();",
             ),
             (
                 SEAL,
