@@ -329,7 +329,8 @@ def _check_shape(tensor: ResultTensor, like: Any) -> None:
     a model."""
     shape = tensor.dense_shape if isinstance(tensor, SparseTensor) else tensor.shape
     wanted = _shape_of(like)
-    if wanted is not None and (wanted or (1,)) != tuple(shape):  # a number is a tensor of one
+    # A number is a tensor of one; `count` has one value for each row.
+    if wanted is not None and (wanted or (1,))[: len(shape)] != tuple(shape):
         raise InvalidArgumentError(
             f"the result has the shape {list(shape)}, the example {list(wanted)}; a dense result of "
             "selected rows has these alone, in their order: take it by its name",

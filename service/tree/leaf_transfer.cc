@@ -93,7 +93,7 @@ void TreeRounds::NoteReceived(TreeRound& round, const std::string& leaf, uint64_
     state.is_here = is_all;
     if (end <= state.received) return;
     state.received = end;
-    state.silent_since = options_.steady_now();
+    state.silent_since = state.server->sent = options_.steady_now();
   });
 }
 

@@ -251,12 +251,17 @@ milliseconds TreeRounds::Finish(TreeRound& round, const RoundSnapshot& own) {
   bool done = true;
   for (const Leaf& leaf : own.spec.tree.leaves) {
     if (IsCounted(round, leaf.id)) continue;
-    const LeafState state = StateOf(round, leaf.id);
-    const Backoff::Time since = state.silent_since;
-    const bool is_awaited = !state.queued.has_value() && !state.is_here;
-    const bool is_silent = wait.has_value() && is_awaited && now - since >= *wait;
-    const bool is_late =
-        is_silent || (wait.has_value() && (!state.lost.empty() || !state.refusal.empty()));
+    Backoff::Time since;
+    bool is_late = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const LeafState& state = round.leaves.at(leaf.id);
+      since = std::max(state.silent_since, state.server->sent);  // one connection for all rounds
+      const bool is_awaited = !state.queued.has_value() && !state.is_here;
+      const bool is_silent = is_awaited && wait.has_value() && now - since >= *wait;
+      const bool is_useless = !state.lost.empty() || !state.refusal.empty();
+      is_late = is_silent || (wait.has_value() && is_useless);
+    }
     if (is_late && GiveUp(round, leaf.id, own.spec).ok()) continue;
     done = false;
     if (wait.has_value()) left = std::min(left, is_late ? kRetryPause : Until(since + *wait, now));

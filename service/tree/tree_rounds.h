@@ -126,6 +126,7 @@ class TreeRounds {
     std::optional<Time> asked;  // last
     Time answered;
     Backoff::Time heard;  // the same by the steady clock
+    Backoff::Time sent;   // new bytes of a partial aggregate, of any round
     std::string error;
     uint64_t partial_bytes = 0;
     uint64_t given_up = 0;

@@ -28,8 +28,8 @@ TREE_MUTATIONS = (
         (
             (
                 SEAL,
-                "    if (IsCounted(round, leaf.id)) continue;\n    const LeafState state",
-                "    if (IsCounted(round, leaf.id) || StateOf(round, leaf.id).sealed) continue;\n    const LeafState state",
+                "    if (IsCounted(round, leaf.id)) continue;\n    Backoff::Time since;",
+                "    if (IsCounted(round, leaf.id) || StateOf(round, leaf.id).sealed) continue;\n    Backoff::Time since;",
             ),
         ),
         TREES,
@@ -39,8 +39,8 @@ TREE_MUTATIONS = (
         (
             (
                 SEAL,
-                "is_awaited && now - since >= *wait;",
-                "is_awaited && now - since >= *wait / 5000;",
+                "wait.has_value() && now - since >= *wait;",
+                "wait.has_value() && now - since >= *wait / 5000;",
             ),
         ),
         TREES,
@@ -93,8 +93,8 @@ TREE_MUTATIONS = (
         (
             (
                 SEAL,
-                "is_silent || (wait.has_value() && (!state.lost.empty() || !state.refusal.empty()));",
-                "is_silent || !state.lost.empty() || !state.refusal.empty();",
+                "is_late = is_silent || (wait.has_value() && is_useless);",
+                "is_late = is_silent || is_useless;",
             ),
             (
                 SEAL,

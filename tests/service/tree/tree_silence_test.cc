@@ -81,6 +81,26 @@ TEST(TreeSilenceTest, TheTimeThatAPartialAggregateWaitsForTheRootIsNoSilence) {
   ExpectAll(bench);
 }
 
+TEST(TreeSilenceTest, ALeafThatSendsAnotherRoundIsNotSilent) {
+  TreeBench bench(1, "");
+  CreateRoundArgs args = Args({.leaf_wait = std::chrono::minutes(1)});
+  ASSERT_TRUE(bench.rounds->Create(args).ok());
+  args.round_id = args.request_id = "second";
+  ASSERT_TRUE(bench.rounds->Create(args).ok());
+  ASSERT_NO_FATAL_FAILURE(SendEight(bench));
+  ASSERT_TRUE(bench.rounds->Seal(kRound).ok());
+  ASSERT_TRUE(bench.rounds->Seal("rounds/second").ok());
+  bench.calls.on_read = [&](const std::string& round) {
+    if (round != kRound) return;
+    bench.now += std::chrono::seconds(50);
+    bench.rounds->Transfer("leaf-0");  // as another thread does
+    bench.now += std::chrono::seconds(50);
+    bench.rounds->Tick();
+  };
+  for (int turn = 0; turn < 2; ++turn) bench.Work();
+  ExpectAll(bench);
+}
+
 // --- Rounds of others ---
 
 TEST(TreeSilenceTest, ARootEndsNoRoundOfAnotherCreatorThatALeafHasUnderTheName) {
