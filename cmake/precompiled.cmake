@@ -27,7 +27,7 @@ function(sparseagg_precompile_test target libs)
   set(kind test)
   set(headers <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <chrono> <functional>
               <nlohmann/json.hpp>)
-  if(libs MATCHES "rpc|e2e|serve|client|cli|admin|http|tree")
+  if(libs MATCHES "auth|proto|rpc|e2e|serve|client|cli|admin|http|tree")
     set(kind rpc_test)
     list(APPEND headers ${SPARSEAGG_PRECOMPILED_GRPC})
   endif()
