@@ -282,6 +282,16 @@ class CpuAggregator : public Aggregator {
     return plan_->cost(info_, spec_, WithState(pending)).seconds;
   }
 
+  // The plan that a known workload got may not be the one that its updates are reduced with: they
+  // are other than the first one, which the workload is known by.
+  void SetPlanForBatch(const CpuPlan& plan) {
+    if (!adaptive_ && &plan != plan_) {
+      report_.reason =
+          absl::StrCat("cheaper than ", std::string(plan_->name), " for the updates as they are");
+    }
+    SetPlan(plan);
+  }
+
   void SetPlan(const CpuPlan& plan) {
     plan_ = &plan;
     report_.plan = std::string(plan.name);
@@ -297,7 +307,7 @@ class CpuAggregator : public Aggregator {
     const bool named_by_feed =
         plan_->feed.has_value() || (adaptive_ && !dense_ && spec_.layout.row_width == 1);
     if (forced_) feed = plan_->feed.value_or(feed);
-    if (named_by_feed && !pending_.empty()) SetPlan(CpuPlanOf(feed));
+    if (named_by_feed && !pending_.empty()) SetPlanForBatch(CpuPlanOf(feed));
     report_.predicted_seconds += kReductionSeconds + Predicted(workload, step);
     const uint64_t entries = PendingEntries();
     broken_ = Guarded(spec_, [&] { f(feed); });

@@ -30,14 +30,16 @@ absl::StatusOr<LocalTensor> Begin(const TensorSpec& spec, const Workload& worklo
   return tensor;
 }
 
-// Plans with the size of the first update, because the others have not been read yet.
+// Plans with the size and the order of the first update, because the others have not been read yet.
 absl::StatusOr<std::vector<LocalTensor>> BeginAll(const client::ReduceRequest& request,
                                                   const client::Update& first, bool at_once,
                                                   Backend& backend) {
   std::vector<LocalTensor> tensors;
   for (size_t t = 0; t < request.tensors.size(); ++t) {
+    const CooView& entries = first.tensors[t].entries;
     const Workload workload{.contributors = request.num_updates,
-                            .nnz_per_update = first.tensors[t].entries.nnz,
+                            .nnz_per_update = entries.nnz,
+                            .order = OrderOf(entries.rows.wide(), entries.nnz),
                             .at_once = at_once};
     SPARSEAGG_ASSIGN_OR_RETURN(LocalTensor tensor, Begin(request.tensors[t], workload, backend));
     tensors.push_back(std::move(tensor));

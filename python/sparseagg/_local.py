@@ -19,6 +19,7 @@ from sparseagg._encode.encodings import (
     encode_tensor,
     rounding_seed,
 )
+from sparseagg._encode.entries import check_finite
 from sparseagg._encode.native_library import native_module
 from sparseagg._encode.recoded import Payload, Recoded
 from sparseagg._encode.wire import check_spec
@@ -188,6 +189,8 @@ def _encoded(name: str, tensor: AnyTensor, options: EncodeOptions, update_id: st
     if options.encoding not in ("auto", RAW) or options.values_of(name) not in ("auto", "raw"):
         return encode_tensor(name, tensor, options, rounding_seed("", update_id, name))
     if isinstance(tensor, SparseTensor):
+        if tensor.sparse_dim > 1:  # as `encode_tensor`
+            check_finite(name, tensor)
         return EncodedTensor(RAW, "", tensor.nnz, tensor.indices, tensor.values)
     return EncodedTensor(RAW, "", int(tensor.values.size > 0), _NO_INDICES, tensor.values)
 

@@ -180,14 +180,16 @@ def unflatten(like: Any, tensors: Mapping[str, Any]) -> Any:
     like: a model: nested mappings and lists of tensors.
     tensors: results by name: SparseTensor or numpy array.
 
-    Raises UnknownTensorError (a KeyError) for a name of `like` that is not among `tensors`.
+    Raises UnknownTensorError (a KeyError) for a name of `like` that is not among `tensors`, InvalidArgumentError for an
+    array where `like` is sparse.
     """
-    return _restore(like, "", tensors, _copy)
+    return _restore(like, "", tensors, _copy, may_be_dense=False)
 
 
 def unflatten_owned(like: Any, tensors: Mapping[str, Any]) -> Any:
-    """Returns `unflatten` for tensors that nobody else keeps: what is returned may share their memory."""
-    return _restore(like, "", tensors, lambda tensor: tensor)
+    """Returns `unflatten` for tensors that nobody else keeps: what is returned may share their memory. Those that are dense
+    stay so where `like` is sparse."""
+    return _restore(like, "", tensors, lambda tensor: tensor, may_be_dense=True)
 
 
 def _copy(tensor: ResultTensor) -> ResultTensor:
@@ -338,11 +340,22 @@ def _check_shape(tensor: ResultTensor, like: Any) -> None:
         )
 
 
+def _check_layout(tensor: ResultTensor, like: Any) -> None:
+    """Raises InvalidArgumentError for a sparse example of a dense result, in which absent values are zeros like others."""
+    if not isinstance(tensor, SparseTensor) and kind_of(like).is_sparse(like):
+        raise InvalidArgumentError(
+            f"the result is dense, and the example a sparse {type(like).__name__}: ask for the result in the layout "
+            '"sparse", or give a dense example'
+        )
+
+
 def _restore(
     like: Any,
     prefix: str,
     tensors: Mapping[str, ResultTensor],
     owned: Callable[[ResultTensor], ResultTensor],
+    *,
+    may_be_dense: bool,
 ) -> Any:
     if not _is_node(like, prefix):
         name = _name_at(prefix)
@@ -352,9 +365,11 @@ def _restore(
         tensor = tensor_of(tensors, name)
         with _arguments.refusing(f'tensor "{name}"'):
             _check_shape(tensor, like)
+            if not may_be_dense:
+                _check_layout(tensor, like)
             return kind_of(like).restore(owned(tensor), like)
     restored = {
-        key: _restore(child, child_prefix, tensors, owned)
+        key: _restore(child, child_prefix, tensors, owned, may_be_dense=may_be_dense)
         for key, child_prefix, child in _children(like, prefix)
     }
     if isinstance(like, list):

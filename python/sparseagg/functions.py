@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Literal, SupportsFloat, overload
 
 import numpy as np
@@ -93,7 +93,8 @@ def sparse_sum(
 
     tensors: at least one; each a tensor as `as_tensor` takes it (SparseTensor, a tuple (indices, values, dense_shape), a
         sparse tensor of scipy, torch, TensorFlow or JAX, or a dense array), or nested mappings and lists of these. All of
-        the same nesting, shapes, sparse_dim and value types. A generator may fill the same arrays for each.
+        the same nesting, shapes, sparse_dim and value types. A generator may fill the same arrays for each; the first of its
+        models that has entries tells the types of all tensors.
     op: "sum", "weighted_mean" (absent counts as zero), "mean_of_contributors" (only those that hold the index),
         "count", "min" or "max".
     weights: one for each tensor; 1 each when left out.
@@ -115,7 +116,7 @@ def sparse_sum(
     """
     check_is_list("tensors", tensors)
     given = _arguments.items("tensors", tensors)
-    first = list(itertools.islice(given, 1))
+    first = _up_to_an_entry(given)
     if not first:
         raise InvalidArgumentError("sparse_sum of no tensors: the shape of the result is unknown")
     # The server refuses updates that differ from it.
@@ -199,6 +200,19 @@ def _reduce_on_server(
             raise UnavailableError(
                 f"{bad.message}; {hint}", code=bad.code, reason=bad.reason, metadata=bad.metadata
             ) from bad
+
+
+def _up_to_an_entry(trees: Iterator[Any]) -> list[Any]:
+    """Returns the first of `trees`, up to the first that has entries: those before it tell neither type nor width, and have
+    no arrays that a generator could fill again."""
+    taken = []
+    for tree in trees:
+        taken.append(tree)
+        with _arguments.refusing(f"update {len(taken) - 1}", InvalidUpdateError):
+            tensors = flatten(tree).values()
+            if not all(is_without_entries(one) or is_without_values(one) for one in tensors):
+                break
+    return taken
 
 
 def _typed_example(trees: Iterable[Any], value_type: str | None) -> dict[str, AnyTensor]:

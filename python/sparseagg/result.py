@@ -80,7 +80,8 @@ class Result(Mapping[str, ResultTensor]):
         example: a model, or an update; see `sparseagg.flatten` for the nesting.
 
         Raises UnknownTensorError (a KeyError) when `example` has a tensor that the result has not, and
-        InvalidArgumentError for one of another shape, as the result has when only some rows were asked for.
+        InvalidArgumentError for one of another shape, as the result has when only some rows were asked for, and for a
+        sparse one where the result is dense: a result in the layout "sparse" fits both.
         """
         return unflatten(example, self._tensors)
 

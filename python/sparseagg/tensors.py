@@ -335,6 +335,7 @@ def _as_indices(indices: Any, rank: int) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(array, "<i4")
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidUpdateError(
-            f"index {int(array.max())} is not below 2^63", reason="INDEX_OUT_OF_RANGE"
+            f"index {int(array.max())} at entry {int(array.argmax()) // array.shape[1]} is not below 2^63",
+            reason="INDEX_OUT_OF_RANGE",
         )
     return np.ascontiguousarray(array, "<i8")

@@ -118,6 +118,24 @@ TEST(CpuCost, IsReportedBesideTheTimeTaken) {
   EXPECT_FALSE(report.reason.empty());
 }
 
+// The reason of a plan does not list that plan among those that were not chosen.
+TEST(CpuCost, AReportWhoseUpdatesAreOtherThanPlannedSaysSo) {
+  const auto backend = *MakeCpuBackend({.threads = 2});
+  const ReduceSpec spec = Scalars(100'000'000);
+  const Workload sorted = Load(3, 100'000, EntryOrder::kCanonical);
+  const auto aggregator = *backend->NewAggregator(*MakePlan(spec, sorted, backend->info()));
+  EXPECT_EQ(aggregator->plan_report().plan, "sweep");
+  for (const testing::Update& update :
+       testing::MakeUpdates(spec, {.nnz = 100'000, .contributors = 3}, 7)) {
+    ASSERT_TRUE(
+        aggregator->Accumulate(testing::StageCopy(*aggregator, update), update.weight).ok());
+  }
+  ASSERT_TRUE(std::move(*aggregator).Report().ok());
+  const PlanReport report = aggregator->plan_report();
+  EXPECT_EQ(report.plan, "partition");
+  EXPECT_EQ(report.reason, "cheaper than sweep for the updates as they are");
+}
+
 // Every step that is measured has a prediction: making the result takes time, even from an empty
 // state.
 TEST(CpuCost, AReportIsPredictedWithoutPendingUpdates) {

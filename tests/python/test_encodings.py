@@ -127,6 +127,42 @@ def test_unsorted_entries_are_sorted_and_repeated_rows_keep_their_order(packed_b
     assert encoded.values.view("<f4").tolist() == [4, 2, 1, 3]
 
 
+# One value is wrong: at entry 2, which is sent last.
+UNSORTED = {
+    "a vector": (SparseTensor([9, 4, 30, 0], np.float32([1, 2, np.nan, 4]), [50]), "(row 30)"),
+    "rows": (
+        SparseTensor([9, 4, 30, 0], np.float64([[1, 2], [3, 4], [5, np.nan], [7, 8]]), [50, 2]),
+        "(row 30), value 1",
+    ),
+    "a matrix": (
+        SparseTensor([[1, 4], [0, 4], [3, 7], [0, 0]], np.float32([1, 2, np.nan, 4]), [5, 10]),
+        "(index [3, 7])",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNSORTED)
+@pytest.mark.parametrize("values", ["auto", "raw", "bf16", "int8", "int4.stochastic"])
+def test_a_value_is_named_as_it_was_handed_in(packed_by, what, values):
+    tensor, place = UNSORTED[what]
+    with pytest.raises(InvalidUpdateError) as caught:
+        encode_tensor("t", tensor, EncodeOptions("coo.packed", values))
+    is_rounded = values not in ("auto", "raw")
+    assert caught.value.reason == ("VALUE_NOT_CODABLE" if is_rounded else "NON_FINITE_VALUE")
+    assert str(caught.value).startswith(f'tensor "t": entry 2 {place} is ')
+
+
+@pytest.mark.parametrize(
+    ("bits", "word"), [(0x7FC0, "NaN"), (0x7F80, "infinite"), (0xFF80, "infinite")]
+)
+def test_bits_of_bfloat16_that_are_no_number_are_named(packed_by, bits, word):
+    values = np.array([0x3F80, bits, 0x4000], np.uint16)
+    tensor = SparseTensor([[2, 1], [1, 1], [0, 0]], values, [5, 10], "bf16")
+    for encoding in ("auto", "coo.raw", "coo.packed"):
+        with pytest.raises(InvalidUpdateError, match=rf"entry 1 \(index \[1, 1\]\) is {word}$"):
+            encode_tensor("t", tensor, EncodeOptions(encoding))
+
+
 def test_options_are_checked_where_they_are_given():
     with pytest.raises(InvalidArgumentError, match="coo.zip"):
         EncodeOptions("coo.zip")

@@ -78,6 +78,33 @@ def test_a_bad_update_is_refused_and_nothing_counted(client, tensors, weight, re
     assert round.submit({"emb": rows(3)}, contributor="c").sequence == 1
 
 
+@pytest.mark.parametrize("encoding", ["auto", "coo.raw", "coo.packed"])
+@pytest.mark.parametrize(("number", "word"), [(np.nan, "NaN"), (-np.inf, "infinite")])
+@pytest.mark.parametrize(
+    ("shape", "place"), [([5000], "row 11"), ([100, 50], "index [0, 11]")], ids=["rows", "matrix"]
+)
+def test_the_entry_of_a_bad_value_is_the_one_that_was_handed_in(
+    client, encoding, number, word, shape, place
+):
+    """Of updates that are sent in another order, and by rows."""
+    descending = np.arange(1000)[::-1]
+    indices = np.stack(np.unravel_index(descending, shape), axis=1)
+    values = np.where(descending == 11, np.float32(number), np.float32(1))
+    update = {"m": SparseTensor(indices, values, shape)}
+    spec = TensorSpec("m", shape, sparse_dim=len(shape))
+    round = client.create_round([spec])
+    for refused in (
+        lambda: round.submit(update, contributor="c", encoding=encoding),
+        lambda: round.submit_many([_update(update, 1)], encoding=encoding),
+        lambda: client.reduce([spec], [update], encoding=encoding),
+    ):
+        with pytest.raises(InvalidUpdateError) as caught:
+            refused()
+        assert caught.value.reason == "NON_FINITE_VALUE"
+        assert str(caught.value).endswith(f'tensor "m": entry 988 ({place}) is {word}')
+    assert round.info().contributors == 0
+
+
 def _update(tensors, weight):
     from sparseagg import Update
 

@@ -294,6 +294,31 @@ def test_a_sum_with_updates_without_entries(where, kind):
     assert as_tensor(sparse_sum([NOTHING[kind]] * 2, **where)).dense_shape == (8, 2)
 
 
+@pytest.mark.parametrize("kind", NOTHING)
+def test_a_generator_may_begin_with_updates_without_entries(where, kind):
+    """It fills the same array for each of the others."""
+    values = np.empty((1, 2), np.float32)
+
+    def updates():
+        yield NOTHING[kind]
+        yield NOTHING[kind]
+        for number in (1, 2, 3):
+            values[:] = number
+            yield [5], values, [8, 2]
+
+    total = as_tensor(sparse_sum(updates(), weights=[1, 1, 1, 10, 100], **where))
+    assert (total.value_type, total.indices.tolist()) == ("f32", [[5]])
+    assert total.values.tolist() == [[321, 321]]
+    assert as_tensor(sparse_sum(iter([NOTHING[kind]] * 3), **where)).dense_shape == (8, 2)
+
+
+def test_a_generator_of_models_may_begin_with_one_without_entries(where):
+    nothing, some = ([], [], [8]), ([5], np.float32([1]), [8])
+    models = [{"a": nothing, "b": nothing}, {"a": some, "b": some}]
+    total = sparse_sum(iter(models), **where)
+    assert [total[name].values.tolist() for name in "ab"] == [[1], [1]]
+
+
 def test_buffers_without_values_are_in_no_round_and_stay_as_they_are(client):
     empty = np.empty((0, 3), np.bool_)
     state = {"w": np.float32([1, 2]), "buffers": [empty, np.empty(0)]}

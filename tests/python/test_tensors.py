@@ -66,11 +66,11 @@ def test_big_endian_and_strided_arrays_are_brought_in_order():
         ([0], np.ones(1, bool), [5], "VALUE_TYPE_UNSUPPORTED", "bool"),
         ([0], np.ones(1, np.uint16), [5], "VALUE_TYPE_UNSUPPORTED", "bf16"),
         (
-            np.array([2**63], np.uint64),
-            np.ones(1, np.float32),
-            [5],
+            np.array([[1, 2], [2**63, 0]], np.uint64),
+            np.ones(2, np.float32),
+            [5, 5],
             "INDEX_OUT_OF_RANGE",
-            "9223372036854775808",
+            "9223372036854775808 at entry 1",
         ),
     ],
 )

@@ -8,12 +8,14 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
 from sparseagg import _arguments
 from sparseagg._encode import auto_encoding, native_packing
+from sparseagg._encode.entries import check_finite, place_of, width_of
 from sparseagg._encode.native_packing import NativePacking
 from sparseagg._encode.packed_indices import encode_spans
 from sparseagg._encode.recoded import Payload, recode
@@ -108,20 +110,31 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class EncodedTensor:
-    """The two byte strings of a tensor, and how they are to be read."""
+    """The two byte strings of a tensor, and how they are to be read.
+
+    is_reordered: the entries are in another order than they were handed in.
+    """
 
     encoding: str
     values_encoding: str
     nnz: int
     indices: Payload
     values: Payload
+    is_reordered: bool = False
 
 
 def encode_tensor(
     name: str, tensor: AnyTensor, options: EncodeOptions, seed: int = 0
 ) -> EncodedTensor:
     """Returns `tensor` as `options` say. Raises InvalidUpdateError, naming the tensor, for what the encoding cannot
-    hold."""
+    hold, and for values that are not finite where the server would name their entry by another place or index."""
+    encoded = _encode(name, tensor, options, seed)
+    if isinstance(tensor, SparseTensor) and (encoded.is_reordered or tensor.sparse_dim > 1):
+        check_finite(name, tensor)
+    return encoded
+
+
+def _encode(name: str, tensor: AnyTensor, options: EncodeOptions, seed: int) -> EncodedTensor:
     ranges: list[tuple[int, int]] = []
     nnz = int(tensor.values.size > 0)
     indices: Payload = _NO_INDICES
@@ -196,8 +209,23 @@ def _pack(
     else:
         if order is not None:
             flat = order.of(tensor.values).reshape(-1)
-        coded = np.frombuffer(encode_values(flat, tensor.value_type, coding, seed, name), np.uint8)
-    return EncodedTensor(PACKED, "" if coding == "raw" else coding, nnz, indices, coded)
+        place = partial(_place_of_value, tensor, order)
+        data = encode_values(flat, tensor.value_type, coding, seed, name, place)
+        coded = np.frombuffer(data, np.uint8)
+    values_encoding = "" if coding == "raw" else coding
+    return EncodedTensor(PACKED, values_encoding, nnz, indices, coded, order is not None)
+
+
+def _place_of_value(
+    tensor: AnyTensor, order: NativePacking | RowOrder | None, position: int
+) -> str:
+    """Returns how an error names the value that is sent at `position`."""
+    if not isinstance(tensor, SparseTensor):
+        return f"value {position}"
+    entry, column = divmod(position, width_of(tensor))
+    if order is not None:
+        entry = int(order.of(np.arange(tensor.nnz))[entry])
+    return place_of(tensor, entry, column)
 
 
 def _pack_indices(

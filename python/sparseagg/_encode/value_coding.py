@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 import numpy as np
 
@@ -78,8 +78,16 @@ def exact_values(values: Array, coding: str) -> Array:
     return values if coding == "raw" else _coded_floats(values, coding)[0]
 
 
-def encode_values(values: Array, value_type: str, coding: str, seed: int, name: str) -> bytes:
-    """Returns `values`, flat, in this coding. Raises InvalidUpdateError for a value that it cannot hold."""
+def encode_values(
+    values: Array,
+    value_type: str,
+    coding: str,
+    seed: int,
+    name: str,
+    place: Callable[[int], str] = "value {}".format,
+) -> bytes:
+    """Returns `values`, flat, in this coding. Raises InvalidUpdateError for a value that it cannot hold, which `place`
+    names by its position."""
     if coding == "raw":
         return values.tobytes()
     if coding not in value_codings_of(value_type):
@@ -89,9 +97,9 @@ def encode_values(values: Array, value_type: str, coding: str, seed: int, name: 
             reason="UNKNOWN_VALUES_ENCODING",
         )
     if coding.startswith("int"):
-        return _encode_scaled(values, coding, seed, name)
+        return _encode_scaled(values, coding, seed, name, place)
     coded, good = _coded_floats(values, coding)
-    _refuse(values, good, coding, name)
+    _refuse(values, good, coding, name, place)
     return coded.tobytes()
 
 
@@ -112,9 +120,11 @@ def _coded_floats(values: Array, coding: str) -> tuple[Array, Array]:
     return coded, good
 
 
-def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
+def _encode_scaled(
+    values: Array, coding: str, seed: int, name: str, place: Callable[[int], str]
+) -> bytes:
     limit = _LIMITS[coding[:4]]
-    _refuse(values, np.isfinite(values), coding, name)
+    _refuse(values, np.isfinite(values), coding, name, place)
     blocks = -(-len(values) // _SCALE_VALUES)
     wide = np.zeros((blocks, _SCALE_VALUES))
     wide.reshape(-1)[: len(values)] = values
@@ -123,7 +133,7 @@ def _encode_scaled(values: Array, coding: str, seed: int, name: str) -> bytes:
         scales = (magnitudes.max(axis=1) / limit).astype("<f4")
         codable = np.ones(wide.shape, bool)
         codable[np.arange(blocks), magnitudes.argmax(axis=1)] = np.isfinite(scales)
-        _refuse(values, codable.reshape(-1)[: len(values)], coding, name)
+        _refuse(values, codable.reshape(-1)[: len(values)], coding, name, place)
         # Beside the largest number of the type the nearest scale may lead beyond it.
         beyond = ~np.isfinite((limit * scales.astype(np.float64)).astype(values.dtype))
         scales[beyond] = np.nextafter(scales[beyond], np.float32(0))
@@ -156,12 +166,14 @@ def _warn_of_zeros(name: str, coding: str) -> None:
     )
 
 
-def _refuse(values: Array, good: Array, coding: str, name: str) -> None:
+def _refuse(
+    values: Array, good: Array, coding: str, name: str, place: Callable[[int], str]
+) -> None:
     if good.all():
         return
     position = int((~good).argmax())
     raise InvalidUpdateError(
-        f'tensor "{name}": value {position} is {values[position]}, which {coding} cannot hold; send it raw',
+        f'tensor "{name}": {place(position)} is {values[position]}, which {coding} cannot hold; send it raw',
         reason="VALUE_NOT_CODABLE",
     )
 

@@ -1,7 +1,8 @@
 """Tensors of other packages: one module for each, which reads them and gives results back in the same kind.
 
-A kind is a module with two functions:
+A kind is a module with three functions:
 
+    is_sparse(value)           whether `value` has indices
     read(value, value_type)    the SparseTensor or DenseValues that `value` holds, without a copy where the layouts agree
     restore(tensor, like)      a tensor of a result as what `like` is: its class, format and device; may keep its memory
 
@@ -21,6 +22,10 @@ from sparseagg.tensors import AnyTensor, ResultTensor
 
 class Kind(Protocol):
     """The interface of each module of this folder."""
+
+    def is_sparse(self, value: Any) -> bool:
+        """Returns True for a sparse tensor, of which `read` makes a SparseTensor."""
+        ...
 
     def read(self, value: Any, value_type: str | None) -> AnyTensor:
         """Returns the tensor in `value`; `value_type` is "bf16" where the values are uint16 bit patterns."""

@@ -18,9 +18,14 @@ from sparseagg.kinds._numpy import fitting_indices, to_numpy, unchanged
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
+def is_sparse(value: Any) -> bool:
+    """See `sparseagg.kinds`."""
+    return hasattr(value, "n_batch")
+
+
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
-    if not _is_sparse(value):
+    if not is_sparse(value):
         _check_dense(value)
         return DenseValues(np.asarray(value), value_type)
     if hasattr(value, "indptr"):
@@ -39,7 +44,7 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
 
 def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
-    if not _is_sparse(like):
+    if not is_sparse(like):
         array = tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
         return _put(to_numpy(array, like), like.sharding)
     device = next(iter(like.data.devices()))
@@ -62,10 +67,6 @@ def _put(array: np.ndarray[Any, Any], device: Any, what: str = "value") -> Any:
         return jax.device_put(array, device)
     hint = "set jax.config.update('jax_enable_x64', True), or take an example of numpy"
     return jax.device_put(unchanged(array, dtype, what, hint), device)
-
-
-def _is_sparse(value: Any) -> bool:
-    return hasattr(value, "n_batch")
 
 
 def _check_dense(value: Any) -> None:

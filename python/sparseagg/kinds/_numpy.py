@@ -16,6 +16,12 @@ from sparseagg.kinds import kind_of
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
+def is_sparse(value: Any) -> bool:
+    """See `sparseagg.kinds`."""
+    is_triple = isinstance(value, tuple) and len(value) == 3
+    return isinstance(value, (SparseTensor, Mapping)) or is_triple
+
+
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
     if isinstance(value, (SparseTensor, DenseValues)):
@@ -40,8 +46,7 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
     if isinstance(tensor, SparseTensor):
         if isinstance(like, Mapping):
             return tensor.to_dict()
-        sparse = isinstance(like, (SparseTensor, tuple))
-        return tensor if sparse else to_numpy(tensor.to_dense(), like)
+        return tensor if is_sparse(like) else to_numpy(tensor.to_dense(), like)
     return to_numpy(tensor, like)
 
 

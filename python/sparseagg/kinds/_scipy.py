@@ -11,6 +11,11 @@ from sparseagg.errors import InvalidArgumentError
 from sparseagg.tensors import AnyTensor, ResultTensor, SparseTensor
 
 
+def is_sparse(_value: Any) -> bool:
+    """See `sparseagg.kinds`."""
+    return True
+
+
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
     coo = value.tocoo(copy=False)

@@ -12,6 +12,11 @@ from sparseagg.kinds._numpy import fitting_indices, to_numpy
 from sparseagg.tensors import AnyTensor, DenseValues, ResultTensor, SparseTensor
 
 
+def is_sparse(value: Any) -> bool:
+    """See `sparseagg.kinds`."""
+    return hasattr(value, "indices")
+
+
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
     if hasattr(value, "row_splits"):
@@ -19,7 +24,7 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
             "a tf.RaggedTensor has no indices; convert it with to_sparse() first",
             reason="VALUE_TYPE_UNSUPPORTED",
         )
-    if not hasattr(value, "indices"):
+    if not is_sparse(value):
         return DenseValues(_to_numpy(value), value_type)
     if value.dense_shape is None:
         raise InvalidUpdateError(
@@ -33,10 +38,9 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
 def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
     tf = sys.modules["tensorflow"]
-    is_sparse = hasattr(like, "indices")
-    if not isinstance(tensor, SparseTensor) or not is_sparse:
+    if not isinstance(tensor, SparseTensor) or not is_sparse(like):
         array = tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor
-        sample = like.values if is_sparse else like
+        sample = like.values if is_sparse(like) else like
         return _on_device(
             sample, lambda: tf.convert_to_tensor(to_numpy(_as_bfloat16(array, sample), sample))
         )

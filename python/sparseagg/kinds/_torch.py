@@ -19,6 +19,11 @@ _COMPRESSED = ("sparse_csr", "sparse_csc")
 _BLOCKED = ("sparse_bsr", "sparse_bsc")
 
 
+def is_sparse(value: Any) -> bool:
+    """See `sparseagg.kinds`."""
+    return bool(value.layout != sys.modules["torch"].strided and not value.is_nested)
+
+
 def read(value: Any, value_type: str | None) -> AnyTensor:
     """See `sparseagg.kinds`."""
     torch = sys.modules["torch"]
@@ -30,7 +35,7 @@ def read(value: Any, value_type: str | None) -> AnyTensor:
     _check_shape(value)
     if value.dtype == torch.bfloat16:
         value_type = "bf16"
-    if value.layout == torch.strided:
+    if not is_sparse(value):
         return DenseValues(_to_numpy(value), value_type)
     if value.layout != torch.sparse_coo:
         try:
@@ -49,7 +54,7 @@ def restore(tensor: ResultTensor, like: Any) -> Any:
     """See `sparseagg.kinds`."""
     torch = sys.modules["torch"]
     _check_shape(like)
-    if like.layout == torch.strided and isinstance(tensor, SparseTensor):
+    if not is_sparse(like) and isinstance(tensor, SparseTensor):
         tensor = tensor.to_dense()
     if not isinstance(tensor, SparseTensor):
         dense = _from_numpy(tensor, like)

@@ -80,6 +80,12 @@ TEST_F(LocalReduceTest, TellsThePlannerOfTheUpdatesByTheFirst) {
   EXPECT_EQ(backend_.workloads[1].nnz_per_update, 1u);
 }
 
+TEST_F(LocalReduceTest, TellsThePlannerOfTheOrderOfTheFirstUpdate) {
+  ASSERT_TRUE(Reduce(100).ok());
+  EXPECT_EQ(backend_.workloads.at(0).order, EntryOrder::kUnsorted);   // the rows 7 and 2
+  EXPECT_EQ(backend_.workloads.at(1).order, EntryOrder::kCanonical);  // one row
+}
+
 TEST_F(LocalReduceTest, ReducesAtOnceWhatFitsInHalfOfTheMemory) {
   ASSERT_TRUE(Reduce(500).ok());
   EXPECT_TRUE(backend_.workloads.at(0).at_once);

@@ -16,6 +16,8 @@ from sparseagg import (
 EMB = TensorSpec("emb", [800, 2], op="weighted_mean")
 BIAS = TensorSpec("bias", [3], sparse_dim=0)
 HITS = TensorSpec("hits", [10], "i32")
+MATRIX = TensorSpec("matrix", [10, 10], sparse_dim=2)
+NAN_OF_MATRIX = {"matrix": ([[9, 1], [3, 7]], np.float32([1, np.nan]), [10, 10])}
 SPECS = [EMB, BIAS]
 NO_BIAS = np.zeros(3, np.float32)
 
@@ -87,6 +89,13 @@ CALLS = {
     "an unknown encoding": (SPECS, [GOOD], {"encoding": "zip"}),
     "an unknown values encoding": (SPECS, [GOOD], {"values": "int3"}),
     "values of an unknown tensor": (SPECS, [GOOD], {"values": {"embb": "int8"}}),
+    "not a number of a matrix": ([MATRIX], [NAN_OF_MATRIX], {}),
+    "packed, not a number of a matrix": ([MATRIX], [NAN_OF_MATRIX], {"encoding": "coo.packed"}),
+    "packed, not a number out of order": (
+        SPECS,
+        [{**GOOD, "emb": rows(9, 5, values=[[1, np.nan], [1, 1]])}],
+        {"encoding": "coo.packed"},
+    ),
     "packed, beyond the table": (SPECS, [{**GOOD, "emb": rows(812)}], {"encoding": "coo.packed"}),
     "raw and rounded": (SPECS, [GOOD], {"encoding": "coo.raw", "values": "int8"}),
     "no updates at all": (SPECS, None, {}),

@@ -144,7 +144,8 @@ CHANGED_IN_32_BITS = {
 @pytest.mark.parametrize("kind", CHANGED_IN_32_BITS)
 def test_what_has_no_place_in_32_bits_is_refused_by_name(kind):
     tensor, words = CHANGED_IN_32_BITS[kind]
-    like = padded(2**20) if isinstance(tensor, SparseTensor) else jnp.ones(1)
+    is_sparse = isinstance(tensor, SparseTensor)
+    like = padded(*tensor.dense_shape) if is_sparse else jnp.ones(tensor.shape)
     with pytest.raises(InvalidArgumentError, match=f'tensor "w": {words}.*jax_enable_x64'):
         Result({"w": tensor}, None).like({"w": like})
     jax.config.update("jax_enable_x64", True)
@@ -152,7 +153,7 @@ def test_what_has_no_place_in_32_bits_is_refused_by_name(kind):
         restored = Result({"w": tensor}, None).like({"w": like})["w"]
     finally:
         jax.config.update("jax_enable_x64", False)
-    if isinstance(tensor, SparseTensor):
+    if is_sparse:
         assert np.asarray(restored.indices).tolist() == tensor.indices.tolist()
         assert np.asarray(restored.data).tolist() == tensor.values.tolist()
     else:
@@ -161,7 +162,9 @@ def test_what_has_no_place_in_32_bits_is_refused_by_name(kind):
 
 def test_what_has_a_place_in_32_bits_comes_back(where):
     wide = {"i": np.int64([-(2**31)]), "u": np.uint64([2**32 - 1]), "f": np.float64([0.5, np.nan])}
-    restored = Result(wide, None).like({name: jnp.ones(1) for name in wide})
+    restored = Result(wide, None).like(
+        {name: jnp.ones(value.shape) for name, value in wide.items()}
+    )
     assert int(restored["i"][0]) == -(2**31)
     assert int(restored["u"][0]) == 2**32 - 1
     assert float(restored["f"][0]) == 0.5
@@ -172,7 +175,7 @@ def test_an_array_of_jax_does_not_change_with_the_result():
     memory = np.zeros(128 + 64, np.uint8)
     begin = -memory.ctypes.data % 64  # JAX keeps memory that is aligned so
     result = Result({"w": memory[begin : begin + 128].view(np.float32)}, None)
-    array = result.like({"w": jnp.ones(1)})["w"]
+    array = result.like({"w": jnp.ones(32)})["w"]
     result["w"][:] = 7
     assert float(array[0]) == 0
 
@@ -189,3 +192,11 @@ def test_one_tensor_in_the_place_of_a_list_is_refused(where, one):
 def test_what_jax_raises_under_jit_is_an_error_of_this_package():
     with pytest.raises(InvalidUpdateError, match="Tracer"):
         jax.jit(lambda x: as_tensor(x).values)(jnp.ones(3))
+
+
+@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR])
+def test_a_sparse_example_of_a_dense_result_is_refused(kind):
+    result = Result({"w": np.ones((3, 2), np.float32)}, None)
+    with pytest.raises(InvalidArgumentError, match=f'tensor "w": .*sparse {kind.__name__}'):
+        result.like({"w": kind.fromdense(jnp.ones((3, 2)))})
+    assert result.like({"w": jnp.zeros((3, 2))})["w"].tolist() == [[1, 1]] * 3

@@ -122,7 +122,7 @@ def test_what_cannot_be_aggregated_is_refused():
 
 
 def test_indices_beyond_32_bits_are_not_those_of_other_rows():
-    like = tf.IndexedSlices(tf.ones([1]), tf.constant([1]), tf.constant([9]))
+    like = tf.IndexedSlices(tf.ones([1]), tf.constant([1]), tf.constant([2**36]))
     tensor = SparseTensor([2**35], np.float32([1]), [2**36])
     restored = Result({"w": tensor}, None).like({"w": like})["w"]
     assert restored.indices.numpy().tolist() == [2**35]
@@ -147,3 +147,14 @@ def test_a_tensor_does_not_change_with_the_result():
     tensor = result.like({"w": tf.ones(32)})["w"]
     result["w"][:] = 7
     assert float(tensor[0]) == 0
+
+
+def test_a_sparse_example_of_a_dense_result_is_refused():
+    result = Result({"w": np.ones((3, 2), np.float32)}, None)
+    for like in (
+        tf.SparseTensor([[1, 0]], [1.0], [3, 2]),
+        tf.IndexedSlices(tf.ones((1, 2)), tf.constant([1]), tf.constant([3, 2])),
+    ):
+        with pytest.raises(InvalidArgumentError, match='tensor "w": .*sparse.*layout "sparse"'):
+            result.like({"w": like})
+    assert result.like({"w": tf.zeros((3, 2))})["w"].numpy().tolist() == [[1, 1]] * 3

@@ -259,3 +259,12 @@ def test_blocks_come_back_as_blocks(where, layout):
     total = sparse_sum([tensor, tensor], **where)
     assert (total.layout, total.values().shape[1:]) == (tensor.layout, (2, 3))
     assert torch.equal(total.to_dense(), 2 * dense)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_a_sparse_example_of_a_dense_result_is_refused(layout):
+    result = Result({"w": np.ones((3, 2), np.float32)}, None)
+    dense = torch.zeros(3, 2)
+    with pytest.raises(InvalidArgumentError, match='tensor "w": .*sparse Tensor.*layout "sparse"'):
+        result.like({"w": getattr(dense, f"to_sparse_{layout}")()})
+    assert result.like({"w": dense})["w"].tolist() == [[1, 1]] * 3
