@@ -39,6 +39,13 @@ std::string RandomId() {
   return id;
 }
 
+absl::Status NotPublished(const RoundInfo& round, uint64_t timeout_ms) {
+  const std::string advice = round.stall.empty() ? "seal it, or wait longer" : round.stall;
+  return MakeError(
+      absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
+      absl::StrCat(round.name, " was not published within ", timeout_ms, " ms; ", advice));
+}
+
 }  // namespace
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -201,9 +208,8 @@ absl::StatusOr<v1::Round> Client::Impl::WaitOnce(v1::WaitRoundRequest& request, 
 absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeout_ms) {
   v1::WaitRoundRequest request;
   request.set_name(RoundName(round));
-  const absl::Status late = MakeError(absl::StatusCode::kDeadlineExceeded, "NO_ANSWER_IN_TIME",
-                                      absl::StrCat(request.name(), " was not published within ",
-                                                   timeout_ms, " ms; seal it, or wait longer"));
+  RoundInfo asked;
+  asked.name = request.name();
   RetryLoop retry(impl_->options, {timeout_ms, 0});
   for (;;) {
     const uint64_t left_ms = retry.attempt_ms();
@@ -217,7 +223,7 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
                              std::string(answer.status().message()))
                  : answer.status();
       if (retry.WaitToRetry(why)) continue;
-      if (silent && timeout_ms > 0) return late;
+      if (silent && timeout_ms > 0) return NotPublished(asked, timeout_ms);
       return impl_->Explain(answer.status(), round);
     }
     retry.MadeProgress();
@@ -228,7 +234,7 @@ absl::StatusOr<RoundInfo> Client::Wait(const std::string& round, uint64_t timeou
                                     info.failure.empty() ? "by request" : info.failure));
     }
     if (IsFinal(info.state)) return info;
-    if (left_ms == 1) return late;
+    if (left_ms == 1) return NotPublished(info, timeout_ms);
   }
 }
 

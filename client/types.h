@@ -132,6 +132,7 @@ struct RoundInfo {
   bool goal_reached = false;
   // kAborted for lack of memory, with its updates kept: the next start may restore it.
   bool may_be_restored = false;
+  std::string stall;  // why a round is not sealed or published, though it should be; "" if nothing
   StoreEpoch epoch;
   bool publish_partial = false;
   RoundTree tree;

@@ -133,6 +133,7 @@ json ToJson(const client::RoundInfo& round) {
   SetTime(object, "publish_time", round.publish_time);
   if (round.manifest.has_value()) object["manifest"] = ToJson(*round.manifest);
   if (!round.failure.empty()) object["failure"] = round.failure;
+  if (!round.stall.empty()) object["stall"] = round.stall;
   return object;
 }
 
@@ -228,6 +229,7 @@ std::string ToText(const client::RoundInfo& round) {
   std::string out;
   AppendLine(out, "name", round.name);
   AppendLine(out, "state", StateText(round));
+  if (!round.stall.empty()) AppendLine(out, "stalled by", round.stall);
   AppendLine(out, "durability", std::string(client::DurabilityName(round.durability)));
   const std::string limits = LimitsText(round.policy);
   AppendLine(out, "contributors",

@@ -122,6 +122,7 @@ absl::StatusOr<RoundInfo> FromProto(const v1::Round& proto) {
   if (proto.has_time_left()) round.time_left = ToMilliseconds(proto.time_left());
   round.goal_reached = proto.goal_reached();
   round.may_be_restored = proto.may_be_restored();
+  round.stall = proto.stall();
   round.epoch = ToEpoch(proto.epoch());
   round.publish_partial = proto.spec().publish_partial();
   for (const v1::Leaf& leaf : proto.spec().tree().leaves()) {

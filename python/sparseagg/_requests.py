@@ -335,9 +335,9 @@ def is_published(info: RoundInfo, limit: TimeLimit | None) -> bool:
     if info.state.final:
         return True
     if limit is not None and limit.left() <= _LAST_CALL_SECONDS:
+        why = info.stall or ("someone has to seal it" if info.state is RoundState.OPEN else "")
         raise DeadlineExceededError(
-            f"{info.name} is {info.state.value} after {limit.seconds:g} s"
-            + ("; someone has to seal it" if info.state is RoundState.OPEN else "")
+            f"{info.name} is {info.state.value} after {limit.seconds:g} s" + (why and f"; {why}")
         )
     return False
 

@@ -70,8 +70,7 @@ class RoundPolicy:
     """When a round ends by itself, and how many contributors it takes; see `Client.create_round`. 0 or None: no limit.
 
     goal: the round is sealed when this number of updates is accepted.
-    min_contributors: with fewer at the deadline the round is aborted.
-    max_contributors: further ones are refused.
+    min_contributors, max_contributors: with fewer at the deadline the round is aborted; further ones are refused.
     grace: seconds after the goal in which further updates count.
     open_for: seconds from the round's creation to its deadline.
     open_until: the deadline as a moment, in UTC.
@@ -182,8 +181,7 @@ class RoundInfo:
     tensors: its tensors, in the order in which they were given.
     durability: "memory" or "durable".
     create_time, seal_time, publish_time: when it was opened, its set of updates was fixed, its result became readable.
-    contributors: number of accepted updates, one for each contributor.
-    bytes_received: bytes of payload of the accepted updates.
+    contributors, bytes_received: the accepted updates, one for each contributor, and the bytes of their payload.
     tensor_status: how each tensor is being reduced: a `TensorStatus` each.
     manifest: what the result was computed from; None before publication.
     failure: why an aborted round failed; "" for one that was aborted by request.
@@ -192,11 +190,11 @@ class RoundInfo:
     keep_updates: True where raw updates stay until the round is deleted, for `Round.verify`.
     publish_partial: True where the result is a partial aggregate, for `Round.partial`.
     seal_reason: why no more updates are accepted: "REQUESTED", "GOAL" or "DEADLINE"; "" while they are.
-    close_time: when its policy closes an open round at the latest.
-    time_left: seconds until then.
+    close_time, time_left: when its policy closes an open round at the latest, and the seconds until then.
     goal_reached: True from the update on that reaches the policy's goal.
     epoch: the life of the server that answered.
     may_be_restored: an "ABORTED" round that lacked memory: the next start of the server may restore it.
+    stall: why it is not sealed or published, though it should be ("STORE_FULL: ..."); "" while nothing is in the way.
     """
 
     name: str
@@ -221,6 +219,7 @@ class RoundInfo:
     goal_reached: bool = False
     epoch: StoreEpoch = _NO_EPOCH
     may_be_restored: bool = False
+    stall: str = ""
 
 
 @dataclass(frozen=True)
@@ -392,6 +391,7 @@ def round_from_proto(message: Any) -> RoundInfo:
         goal_reached=message.goal_reached,
         epoch=epoch_from_proto(message.epoch),
         may_be_restored=message.may_be_restored,
+        stall=message.stall,
     )
 
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/escaping.h"
+#include "base/status.h"
 #include "service/engine/names.h"
 #include "service/engine/round_state.h"
 
@@ -291,6 +292,7 @@ Json RoundJson(const RoundSnapshot& round) {
   Json json = RoundHead(round);
   // The message of a failure may name an index; the caller's log has it, this page does not.
   json["failed"] = !round.failure.empty();
+  json["stall"] = ErrorReason(round.stall);
   Json tensors = Json::array();
   for (size_t i = 0; i < round.tensors.size() && i < round.spec.tensors.size(); ++i) {
     tensors.push_back(TensorJson(round.spec.tensors[i], round.tensors[i], round.contributors));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "service/engine/names.h"
 #include "service/engine/round_policy.h"
 #include "service/engine/round_state.h"
@@ -104,6 +105,9 @@ struct RoundSnapshot {
   // it.
   bool may_be_restored = false;
   bool may_open_again = false;  // and it is open there
+  // Why the round does not go on, such as STORE_FULL; it goes on by itself. OK while nothing
+  // stops it.
+  absl::Status stall;
   uint64_t revision = 0;
   StoreEpoch epoch;
   LeafStart start;

@@ -108,7 +108,18 @@ RoundSnapshot TreeRounds::Shown(RoundSnapshot snapshot) const {
   snapshot.seal_reason = SealReason::kRequested;
   snapshot.close_time.reset();
   snapshot.time_left.reset();
+  if (snapshot.stall.ok()) snapshot.stall = StallLocked(*round);
   return snapshot;
+}
+
+absl::Status TreeRounds::StallLocked(const TreeRound& round) {
+  for (const auto& [leaf, state] : round.leaves) {
+    if (state.transferred || state.server->up || !state.lost.empty()) continue;
+    return MakeError(
+        absl::StatusCode::kUnavailable, "LEAF_UNAVAILABLE",
+        absl::StrCat("leaf ", Quoted(leaf), " does not answer: ", state.server->error));
+  }
+  return absl::OkStatus();
 }
 
 void TreeRounds::ShowAddresses(Manifest& manifest) const {

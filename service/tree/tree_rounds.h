@@ -205,6 +205,8 @@ class TreeRounds {
   std::shared_ptr<LeafLink> LinkTo(const TreeRound& round, const std::string& leaf) const;
   // Asks a leaf that no round has asked for a poll interval, so that Leaves() is true of it.
   void GreetIfUnasked(const std::string& leaf);
+  // Names a leaf that does not answer, of those whose partial aggregates are not here. OK: none.
+  static absl::Status StallLocked(const TreeRound& round);
   void NoteLocked(Server& server, const absl::Status& outcome);
   // Records the outcome of a call to a leaf, and returns it.
   absl::Status Note(const TreeRound& round, const std::string& leaf, absl::Status outcome);

@@ -10,9 +10,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "client/client.h"
 #include "service/store/files/fatal.h"
 #include "tests/e2e/server_process.h"
 #include "tests/service/rpc/messages.h"
@@ -24,6 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::ServerProcess;
+using ::testing::StartsWith;
 using testing::TestClient;
 using testing::VectorEntries;
 
@@ -135,6 +138,31 @@ TEST_F(DiskFaultTest, AFullDiskIsARefusalAndWorkGoesOnWhenThereIsRoomAgain) {
   const auto published = client.Publish("rounds/r");
   ASSERT_TRUE(published.ok()) << published.status();
   EXPECT_EQ(published->contributors(), 3u);
+}
+
+TEST_F(DiskFaultTest, ASealedRoundWhoseResultFindsNoRoomSaysSoUntilItIsPublished) {
+  const auto server = StartOnFaultyDisk();
+  ASSERT_FALSE(server->address().empty()) << server->log();
+  TestClient client(testing::NewChannel(server->address()));
+  ASSERT_TRUE(client.Create(testing::VectorRound("t", kSize), "r").ok());
+  ASSERT_TRUE(client.Submit(UpdateOf(1, 20'000)).ok());
+  EXPECT_EQ(client.Get("rounds/r")->stall(), "");
+  Fill("/payloads/");
+  ASSERT_TRUE(client.Seal("rounds/r").ok());
+  while (client.Get("rounds/r")->stall().empty()) std::this_thread::yield();
+  const auto stalled = client.Get("rounds/r");
+  EXPECT_EQ(stalled->state(), v1::ROUND_STATE_SEALED);
+  EXPECT_THAT(stalled->stall(), StartsWith("STORE_FULL: "));
+  const auto waiting = client::Client::Connect(server->address());
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  const absl::Status late = (*waiting)->Wait("r", 300).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_THAT(std::string(late.message()),
+              HasSubstr("was not published within 300 ms; STORE_FULL: "));
+  std::filesystem::remove(full_flag());
+  const auto published = (*waiting)->Wait("r", 60'000);
+  ASSERT_TRUE(published.ok()) << published.status();
+  EXPECT_EQ(published->stall, "");
 }
 
 TEST_F(DiskFaultTest, ADataDirectoryThatIsDeletedEndsTheServerBeforeTheNextReceipt) {

@@ -202,6 +202,8 @@ class Round : public std::enable_shared_from_this<Round> {
                         const std::shared_ptr<PublishedResult>& result);
   bool deleted() const;
   void RecordFailedErasure(const absl::Status& why);
+  // Shows why the round does not go on, until it closes, is published or aborted.
+  void RecordStall(const absl::Status& why);
 
   // Aborts the round with `status` as its failure. The updates of a durable round are erased,
   // unless the error is not their fault, so that a later start may succeed.

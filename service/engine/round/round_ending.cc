@@ -70,6 +70,7 @@ absl::StatusOr<RoundSnapshot> Round::Close(SealReason reason,
   {
     std::lock_guard lock(mutex_);
     snapshot_.state = *Next(snapshot_.state, RoundEvent::kSeal);
+    snapshot_.stall = absl::OkStatus();
     snapshot_.seal_time = sealed.seal_time;
     snapshot_.seal_reason = sealed.seal_reason;
     snapshot_.divided = sealed.divided;
@@ -122,6 +123,7 @@ void Round::ApplyPolicy() {
     const auto closed = Close(*reason);
     if (closed.ok() || absl::IsNotFound(closed.status())) return;
     if (RetryAfterMs(closed.status()) == 0) return Fail(closed.status());
+    RecordStall(closed.status());
     publisher_.ReportStall(closed.status());
     return ScheduleRecheck(std::chrono::milliseconds(RetryAfterMs(closed.status())), turn);
   }
@@ -214,6 +216,7 @@ void Round::MarkAborted(std::string failure, std::chrono::system_clock::time_poi
   snapshot_.manifest.reset();
   result = std::move(result_);
   snapshot_.failure = std::move(failure);
+  snapshot_.stall = absl::OkStatus();
   snapshot_.abort_time = when;
   ++snapshot_.revision;
   freed = std::move(reducers_);

@@ -109,6 +109,7 @@ void Round::EndStoringResult(const absl::Status& stored, const RoundSnapshot& pu
   storing_result_ = false;
   if (!stored.ok()) return;
   snapshot_.state = *Next(snapshot_.state, RoundEvent::kPublish);
+  snapshot_.stall = absl::OkStatus();
   snapshot_.publish_time = published.publish_time;
   snapshot_.manifest = published.manifest;
   ++snapshot_.revision;
@@ -127,6 +128,17 @@ void Round::RecordFailedErasure(const absl::Status& why) {
     absl::StrAppend(&snapshot_.failure, snapshot_.failure.empty() ? "" : "; ",
                     "raw updates could not be erased: ", std::string(why.message()));
     ++snapshot_.revision;  // otherwise watchers would take it for the state that they know
+  }
+  NotifyChange();
+}
+
+void Round::RecordStall(const absl::Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    const bool is_known = ErrorReason(snapshot_.stall) == ErrorReason(why);
+    snapshot_.stall = why;
+    if (is_known) return;
+    ++snapshot_.revision;
   }
   NotifyChange();
 }

@@ -96,6 +96,7 @@ void RoundPublisher::StoreResult(std::shared_ptr<PublishedResult> result,
                                    ResultPieces(*result, sizes), round_.spec().keep_updates);
   round_.EndStoringResult(stored, published, result);
   if (RetryAfterMs(stored) > 0) {
+    round_.RecordStall(stored);
     ReportStall(stored);
     auto retry = [this, owner = round_.shared_from_this(), result = std::move(result), published] {
       StoreResult(result, published);

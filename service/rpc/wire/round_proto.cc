@@ -144,6 +144,9 @@ v1::Round ToProto(const RoundSnapshot& round) {
   proto.set_goal_reached(round.goal_reached);
   *proto.mutable_epoch() = ToProto(round.epoch);
   proto.set_may_be_restored(round.may_be_restored);
+  if (!round.stall.ok()) {
+    proto.set_stall(absl::StrCat(ErrorReason(round.stall), ": ", round.stall.message()));
+  }
   if (!round.spec.tree.self.empty()) {
     proto.mutable_leaf_start()->set_id(round.start.id);
     proto.mutable_leaf_start()->set_contributors(round.start.contributors);

@@ -10,6 +10,7 @@ import time
 import pytest
 from sparseagg import (
     Client,
+    DeadlineExceededError,
     InvalidArgumentError,
     RoundNotPublishedError,
     SparseAggError,
@@ -116,10 +117,13 @@ def test_a_leaf_that_stays_away_delays_or_is_given_up(make_tree):
         hasty.given_up("c1")
     with pytest.raises(RoundNotPublishedError, match="rounds/patient.*SEALED"):
         patient.given_up(names)
-    assert patient.info().state == "SEALED"
+    with pytest.raises(DeadlineExceededError, match='SEALED.*LEAF_UNAVAILABLE: leaf "leaf-1"'):
+        patient.wait(timeout=1)
+    assert patient.info().stall.startswith('LEAF_UNAVAILABLE: leaf "leaf-1" does not answer: ')
     tree.leaves[1].start()
     manifest = patient.result(timeout=60).manifest
     assert (manifest.given_up_leaves, manifest.contributors) == ((), 8)
+    assert patient.info().stall == ""
     assert patient.given_up(names) == ()
     with Client(tree.leaves[0].target) as client:  # a leaf has no leaves to give up
         assert client.round("patient").given_up(names) == ()
