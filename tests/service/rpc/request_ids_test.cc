@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace sparseagg {
 namespace {
 
@@ -17,7 +19,7 @@ RequestIds Parse(const std::string& traceparent) {
 }
 
 std::string Traceparent(const std::string& version, const std::string& rest = "") {
-  return version + "-" + kTraceId + "-" + kParentId + "-01" + rest;
+  return absl::StrCat(version, "-", kTraceId, "-", kParentId, "-01", rest);
 }
 
 TEST(RequestIdsTest, TakesTraceAndParentFromATraceparent) {
@@ -36,10 +38,10 @@ TEST(RequestIdsTest, IgnoresAMalformedTraceparent) {
   EXPECT_EQ(Parse("").trace_id, "");
   EXPECT_EQ(Parse("00-x").trace_id, "");
   EXPECT_EQ(Parse(Traceparent("ff")).trace_id, "");
-  EXPECT_EQ(Parse(std::string("00-") + kTraceId + "_" + kParentId + "-01").trace_id, "");
-  EXPECT_EQ(Parse("00-" + std::string(32, '0') + "-" + kParentId + "-01").trace_id, "");
-  EXPECT_EQ(Parse(std::string("00-") + kTraceId + "-" + std::string(16, '0') + "-01").trace_id, "");
-  EXPECT_EQ(Parse("00-" + std::string(32, 'A') + "-" + kParentId + "-01").trace_id, "");
+  EXPECT_EQ(Parse(absl::StrCat("00-", kTraceId, "_", kParentId, "-01")).trace_id, "");
+  EXPECT_EQ(Parse(absl::StrCat("00-", std::string(32, '0'), "-", kParentId, "-01")).trace_id, "");
+  EXPECT_EQ(Parse(absl::StrCat("00-", kTraceId, "-", std::string(16, '0'), "-01")).trace_id, "");
+  EXPECT_EQ(Parse(absl::StrCat("00-", std::string(32, 'A'), "-", kParentId, "-01")).trace_id, "");
 }
 
 TEST(RequestIdsTest, TakesOverIdsThatCannotBreakALogLine) {
