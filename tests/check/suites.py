@@ -36,6 +36,9 @@ PYTHON = (
     "examples/flower_app",
 )
 
+# What the programs and the package are not made of, and what no test of theirs reads.
+TEST_PROGRAMS = ("*_test.cc", "tests/check")
+
 NOT_IN_IMAGES = ("bench", "docs", "examples", "python", "tests")  # .dockerignore
 
 
@@ -102,6 +105,7 @@ SUITES = (
             ("SPARSEAGG_TREE_STEP_STRIDE", TREE_STEP_STRIDE),
         ),
         needs_root=True,
+        unread=TEST_PROGRAMS,
     ),
     Suite(
         "conformance",
@@ -139,6 +143,7 @@ SUITES = (
             ("SPARSEAGG_TASK_SECONDS", "1.5"),
             ("SPARSEAGG_KILLS_A_SERVER", "10"),
         ),
+        unread=TEST_PROGRAMS,
     ),
     Suite("mutations", "every bug of tests/mutations", (dev("mutations"),), unread=PYTHON),
     Suite(
@@ -148,11 +153,19 @@ SUITES = (
         unread=PYTHON,
     ),
     Suite("arm64", "the core and the CPU back end in qemu", (dev("test-arm64"),), unread=PYTHON),
-    Suite("frameworks", "the packages of PyPI", (dev("test-frameworks"),)),
+    Suite("frameworks", "the packages of PyPI", (dev("test-frameworks"),), unread=TEST_PROGRAMS),
     Suite(
-        "versions", "Python 3.9 to 3.13, protobuf 3.20 to 7", (dev("test-frameworks", "versions"),)
+        "versions",
+        "Python 3.9 to 3.13, protobuf 3.20 to 7",
+        (dev("test-frameworks", "versions"),),
+        unread=TEST_PROGRAMS,
     ),
-    Suite("ops", "Prometheus, restarts, manifests, package, page", (dev("test-ops"),)),
+    Suite(
+        "ops",
+        "Prometheus, restarts, manifests, package, page",
+        (dev("test-ops"),),
+        unread=TEST_PROGRAMS,
+    ),
     Suite(
         "container",
         "the CPU image, deployed and killed; compose; a tree with killed leaves",
@@ -165,6 +178,7 @@ SUITES = (
         "the wheels on Python 3.9 to 3.13 and on a bare Debian 12",
         (dev("wheel"), ("tests/wheel/run",)),
         needs_root=True,
+        unread=TEST_PROGRAMS,
     ),
     Suite(
         "fresh",
