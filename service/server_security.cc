@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(const std::string& path, 
     log.Error("the audit log cannot be written; lines are kept in memory",
               {{"file", path}, {"message", std::string(status.message())}});
   };
-  return AuditLog::Open(std::move(options));
+  return AuditLog::Open(options);
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ bool NarrowBlock::ReadFixed(std::string_view& bytes, size_t width, size_t count)
   summary_ = summary;
   std::fill(units_.begin() + count, units_.end(), 0);
   bytes.remove_prefix(count * width);
-  return BitWidth(summary_.magnitudes) <= kUnitBits;
+  return summary.magnitudes >> kUnitBits == 0;
 }
 
 bool NarrowBlock::Read(std::string_view& bytes, const BlockKind& kind, size_t count) {

@@ -46,20 +46,33 @@ void CountAllocation(size_t bytes) {
   allocation_steps += bytes / (bytes < kLarge ? kBytesAStep : kPage);
 }
 
-void* Allocate(size_t bytes) {
+void* AllocateOrNull(size_t bytes) {
   CountAllocation(bytes);
-  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+void* Allocate(size_t bytes) {
+  void* memory = AllocateOrNull(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 }  // namespace
 
-// The compiler calls it at the beginning of every basic block.
-extern "C" void __sanitizer_cov_trace_pc() { ++blocks_run; }
+// The compiler calls __sanitizer_cov_trace_pc() at the beginning of every basic block. The linker
+// puts this function in its place, because libFuzzer has one of that name.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" void __wrap___sanitizer_cov_trace_pc() { ++blocks_run; }
 
 void* operator new(size_t bytes) { return Allocate(bytes); }
 void* operator new[](size_t bytes) { return Allocate(bytes); }
+// AddressSanitizer has its own of these, whose memory std::free() may not return.
+void* operator new(size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return AllocateOrNull(bytes);
+}
+void* operator new[](size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return AllocateOrNull(bytes);
+}
 // Inlined they are free() of what a new expression gave, which the compiler takes for a mistake.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t /*bytes*/) noexcept {

@@ -20,7 +20,7 @@ struct RowPosition {
   uint32_t tensor = 0;  // in the specification
   uint64_t row = 0;
 
-  auto operator<=>(const RowPosition&) const = default;
+  auto operator<=>(const RowPosition&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // The rows from `first` on that are before `end`.
