@@ -17,8 +17,8 @@ constexpr size_t kLeafIdBytesMax = 64;
 constexpr size_t kAddressBytesMax = 255;
 
 bool IsLeafId(std::string_view id) {
-  return !id.empty() && id.size() <= kLeafIdBytesMax && id.find_first_of("/|@") == id.npos &&
-         ValidateContributor(id).ok();
+  return !id.empty() && id.size() <= kLeafIdBytesMax &&
+         id.find_first_of("/|@") == std::string_view::npos && ValidateContributor(id).ok();
 }
 
 absl::Status Invalid(const std::string& message) {

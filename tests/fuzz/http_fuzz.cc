@@ -54,6 +54,7 @@ void CheckError(const absl::Status& error, int http_status = 0) {
 bool Parse(RequestParser& parser, std::string_view first, std::string_view rest) {
   std::string buffer;
   for (const std::string_view piece : {first, rest}) {
+    if (piece.empty()) continue;
     buffer += piece;
     while (!parser.is_done() && !buffer.empty()) {
       boost::beast::error_code error;
