@@ -158,8 +158,8 @@ void Protection::Record(std::string_view event, AuditLog::Fields fields) {
 }
 
 void Protection::RecordTasks(std::string_view event, const std::string& tenant,
-                             AuditLog::Fields fields) {
-  if (trail_ != nullptr) trail_->TasksChanged(event, tenant, std::move(fields));
+                             const AuditLog::Fields& fields) {
+  if (trail_ != nullptr) trail_->TasksChanged(event, tenant, fields);
 }
 
 class Protection::Observer : public EngineObserver {
@@ -182,7 +182,7 @@ void Protection::RecordRecovered(const RoundSnapshot& round) {
   if (trail_ == nullptr) return;
   AuditLog::Fields fields = FieldsOf(round);
   fields.emplace_back("state", RoundStateName(round.state));
-  trail_->RoundChanged("round_recovered", round.tenant, round.name, std::move(fields));
+  trail_->RoundChanged("round_recovered", round.tenant, round.name, fields);
 }
 
 }  // namespace sparseagg

@@ -46,7 +46,8 @@ class Protection {
   // These append to the audit log, if there is one.
   void Record(std::string_view event, AuditLog::Fields fields);
   void RecordRecovered(const RoundSnapshot& round);
-  void RecordTasks(std::string_view event, const std::string& tenant, AuditLog::Fields fields);
+  void RecordTasks(std::string_view event, const std::string& tenant,
+                   const AuditLog::Fields& fields);
   // Records every state change of a round. Must not outlive this.
   std::shared_ptr<EngineObserver> observer();
 

@@ -35,12 +35,12 @@ void AuditTrail::Changed(std::string_view event, AuditLog::Fields fields,
 }
 
 void AuditTrail::RoundChanged(std::string_view event, const std::string& tenant,
-                              const std::string& round, AuditLog::Fields more) {
+                              const std::string& round, const AuditLog::Fields& more) {
   Changed(event, {{"tenant", tenant}, {"round", round}}, more);
 }
 
 void AuditTrail::TasksChanged(std::string_view event, const std::string& tenant,
-                              AuditLog::Fields more) {
+                              const AuditLog::Fields& more) {
   Changed(event, {{"tenant", tenant}}, more);
 }
 

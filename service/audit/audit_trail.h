@@ -36,9 +36,10 @@ class AuditTrail {
 
   // The field "by" is the principal for whom this thread acts, or "server".
   void RoundChanged(std::string_view event, const std::string& tenant, const std::string& round,
-                    AuditLog::Fields more);
+                    const AuditLog::Fields& more);
   // The same for tasks.
-  void TasksChanged(std::string_view event, const std::string& tenant, AuditLog::Fields more);
+  void TasksChanged(std::string_view event, const std::string& tenant,
+                    const AuditLog::Fields& more);
   // Records a call that was refused for its credential or role. Writes at most kRefusalsMax lines
   // in kRefusalsPeriod for unauthenticated callers, and as many for authenticated ones, so that the
   // former cannot crowd out the latter; a line after the period states how many more there were.

@@ -29,7 +29,7 @@ struct CountedBody {
 
   static std::uint64_t size(const value_type& body) { return body.bytes.size(); }
 
-  class reader {
+  class reader {  // NOLINT(readability-identifier-naming): Beast's name
    public:
     template <bool kIsRequest, class Fields>
     reader(boost::beast::http::header<kIsRequest, Fields>& /*head*/, value_type& body)

@@ -107,9 +107,11 @@ absl::StatusOr<std::vector<TaskGroupSnapshot>> Tasks::Create(const CreateTasksAr
 
 absl::Status Tasks::CheckRequest(const CreateTasksArgs& args, const std::string& digest,
                                  const std::vector<TaskGroup*>& groups) const {
-  const std::string* forgotten = table_.ForgottenRequest(args.tenant, args.request_id);
-  if (groups.empty() && forgotten == nullptr) return absl::OkStatus();
-  if ((groups.empty() ? *forgotten : groups.front()->info().request_digest) != digest) {
+  const std::string* digest_before = groups.empty()
+                                         ? table_.ForgottenRequest(args.tenant, args.request_id)
+                                         : &groups.front()->info().request_digest;
+  if (digest_before == nullptr) return absl::OkStatus();
+  if (*digest_before != digest) {
     return MakeError(absl::StatusCode::kInvalidArgument, "REQUEST_ID_CONFLICT",
                      absl::StrCat("request id ", Quoted(args.request_id),
                                   " created other tasks; use a new id for new ones"));

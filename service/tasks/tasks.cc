@@ -199,14 +199,11 @@ void Tasks::Tick() {
 
 // --- The ends of rounds ---
 
-void Tasks::AddEnd(RoundEnd end) {
+void Tasks::AddEnd(const RoundEnd& end) {
   const std::lock_guard lock(ends_mutex_);
-  const bool deleted = end.deleted;
-  const bool suspended = end.suspended;
-  const std::pair key(end.round, end.created);
-  RoundEnd& added = ends_.try_emplace(key, std::move(end)).first->second;
-  added.deleted |= deleted;
-  added.suspended &= suspended;
+  RoundEnd& added = ends_.try_emplace({end.round, end.created}, end).first->second;
+  added.deleted |= end.deleted;
+  added.suspended &= end.suspended;
 }
 
 void Tasks::OnRoundState(const RoundSnapshot& round) {
@@ -276,7 +273,7 @@ absl::Status Tasks::ApplyEnds() {
       AddRowsLocked(pending);
     }
     if (const absl::Status stored = Store(pending); !stored.ok()) {
-      for (RoundEnd& end : ends) AddEnd(std::move(end));
+      for (const RoundEnd& end : ends) AddEnd(end);
       return stored;
     }
   }

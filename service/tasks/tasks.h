@@ -215,7 +215,7 @@ class Tasks : public EngineObserver {
   void AddRowsOfForgottenLocked(Pending& pending);
   void KeepLocked(const Pending& pending, std::vector<Announcement>& announcements);
   void Announce(const std::vector<Announcement>& announcements);
-  void AddEnd(RoundEnd end);
+  void AddEnd(const RoundEnd& end);
   // Adds the end of a round if it is not the open round that it was.
   void CheckRound(const std::string& round, int64_t created);
 

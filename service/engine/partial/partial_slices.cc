@@ -54,10 +54,9 @@ bool TakeTensor(std::string_view& bytes, uint64_t& slices) {
 bool TakeCovered(std::string_view& bytes, const SkippedHead& head) {
   if (head.named == 0) return true;
   for (uint64_t i = 0; i < head.contributors; ++i) {
-    if (!SkipText<uint8_t>(bytes) || !SkipText<uint8_t>(bytes) ||
-        !Skip(bytes, sizeof(float) + kDigestBytes)) {
-      return false;
-    }
+    if (!SkipText<uint8_t>(bytes)) return false;  // the contributor
+    if (!SkipText<uint8_t>(bytes)) return false;  // the update_id
+    if (!Skip(bytes, sizeof(float) + kDigestBytes)) return false;
   }
   return true;
 }
