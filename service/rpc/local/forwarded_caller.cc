@@ -35,7 +35,7 @@ bool IsSecret(std::string_view text) {
   return difference == 0;
 }
 
-std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 }  // namespace
 

@@ -39,7 +39,7 @@ void DividedAnswer::Open(std::shared_ptr<const PublishedResult> result,
   if (!valid.ok()) return opened(valid);
   const auto opening = std::make_shared<Opening>();
   opening->opened = opened;
-  opening->answer = std::shared_ptr<DividedAnswer>(new DividedAnswer);
+  opening->answer = std::make_shared<DividedAnswer>();
   DividedAnswer& answer = *opening->answer;
   answer.result_ = std::move(result);
   answer.is_dense_ = request.layout() == v1::RESULT_LAYOUT_DENSE;

@@ -101,8 +101,8 @@ class GetPartialCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     Write(ToBytes(response));
   }
 
-  void Write(grpc::ByteBuffer message) {
-    message_ = std::move(message);
+  void Write(const grpc::ByteBuffer& message) {
+    message_ = message;
     unread_.BeginWrite();
     StartWrite(&message_);
   }
