@@ -295,15 +295,19 @@ class CutStreamsTest(HostileTest):
                     small_one(f"{name}-{n}") if n % 10 == 0 else cut_one(f"{name}-{n}")
                 self.assertTrue(wait_until(nothing_left), server.load())
 
-            # The first burst leaves behind what the libraries keep of the most that were open at a time: as many as
-            # came within --upload-idle-ms.
+            # A burst leaves behind what the libraries keep of the most that were open at a time, which are as many as
+            # came within --upload-idle-ms, and more on a busy machine. What is lost with each stream grows every time.
+            limit = 16 * MIB
             cut_all("first")
-            files, memory = server.descriptors(), server.memory_bytes()
-            cut_all("second")
-            self.assertTrue(wait_until(lambda: server.descriptors() <= files + 2))
-            grown = server.memory_bytes() - memory
-            print(f"{number} cut streams, durable {durable}: memory grew {grown / MIB:.1f} MiB")
-            self.check_memory(grown, 16 * MIB)
+            for burst in ("second", "third", "fourth"):
+                files, memory = server.descriptors(), server.memory_bytes()
+                cut_all(burst)
+                self.assertTrue(wait_until(lambda most=files + 2: server.descriptors() <= most))
+                grown = server.memory_bytes() - memory
+                print(f"{number} cut streams, durable {durable}: memory grew {grown / MIB:.1f} MiB")
+                if grown < limit:
+                    break
+            self.check_memory(grown, limit)
             if durable:
                 self.assertEqual(os.listdir(os.path.join(folder, "payloads")), [])
             self.check_serves(server, "after")
