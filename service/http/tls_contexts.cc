@@ -109,8 +109,8 @@ absl::StatusOr<std::shared_ptr<ssl::context>> TlsContexts::Current() {
     status = texts.status();
   } else if (texts->has_value()) {
     auto made = MakeContext(**texts, requests_certificate_, requires_certificate_);
-    if (made.ok()) current_ = *std::move(made);
     status = made.status();
+    if (made.ok()) current_ = *std::move(made);
   }
   if (current_ == nullptr) return status;
   return current_;
