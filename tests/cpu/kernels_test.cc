@@ -115,11 +115,11 @@ TEST_P(InstructionSetTest, ManyWindows) {
     Crowd crowd;
     Arrival arrival;
     uint64_t num_rows;
-  } kCases[] = {{Crowd::kRuns, Arrival::kCanonical, uint64_t{1} << 15},
-                {Crowd::kRuns, Arrival::kShuffled, uint64_t{1} << 18},
-                {Crowd::kZipf, Arrival::kRepeated, uint64_t{1} << 40}};
+  } cases[] = {{Crowd::kRuns, Arrival::kCanonical, uint64_t{1} << 15},
+               {Crowd::kRuns, Arrival::kShuffled, uint64_t{1} << 18},
+               {Crowd::kZipf, Arrival::kRepeated, uint64_t{1} << 40}};
   uint64_t seed = 1;
-  for (const auto& c : kCases) {
+  for (const auto& c : cases) {
     for (Values values : {Values::kNormal, Values::kHostile}) {
       const ReduceSpec spec = MakeSpec(std::string(op), type, c.num_rows, 1);
       const auto updates = MakeCrowd(

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -206,7 +206,8 @@ TEST(Speculation, RowsThatRepeatAreNotAddedAsARun) {
     } else {
       kernels.scatter({&cursor, 1}, kRows, {}, window, side);
     }
-    EXPECT_EQ(std::memcmp(cells.data(), expected.data(), kRows * sizeof(double)), 0)
+    EXPECT_TRUE(
+        std::ranges::equal(std::as_bytes(std::span(cells)), std::as_bytes(std::span(expected))))
         << "whole window: " << whole_window;
   }
 }
