@@ -57,12 +57,12 @@ TEST_P(HostileValuesTest, GiveTheBytesOfTheReference) {
     uint64_t num_rows;
     uint64_t entries;
     uint32_t width;
-  } kCases[] = {{Crowd::kRuns, Arrival::kCanonical, 6000, 20'000, 1},
-                {Crowd::kHotRow, Arrival::kRepeated, uint64_t{1} << 40, 18'000, 1},
-                {Crowd::kOneRow, Arrival::kSorted, 5, 18'000, 1},
-                {Crowd::kZipf, Arrival::kSorted, uint64_t{1} << 40, 2000, 17}};
+  } cases[] = {{Crowd::kRuns, Arrival::kCanonical, 6000, 20'000, 1},
+               {Crowd::kHotRow, Arrival::kRepeated, uint64_t{1} << 40, 18'000, 1},
+               {Crowd::kOneRow, Arrival::kSorted, 5, 18'000, 1},
+               {Crowd::kZipf, Arrival::kSorted, uint64_t{1} << 40, 2000, 17}};
   uint64_t seed = 1;
-  for (const auto& c : kCases) {
+  for (const auto& c : cases) {
     const ReduceSpec spec = MakeSpec(std::string(op), type, c.num_rows, c.width);
     SCOPED_TRACE(absl::StrCat(Name(c.crowd), " ", Name(c.arrival), " width ", c.width));
     ExpectSameBytes(spec, MakeCrowd(spec,

@@ -21,9 +21,9 @@ namespace {
 using std::chrono::nanoseconds;
 using ::testing::HasSubstr;
 
-constexpr GpuInfo kH200{.compute_major = 9, .multiprocessors = 132, .cache_bytes = 60'000'000};
+const GpuInfo kH200{.compute_major = 9, .multiprocessors = 132, .cache_bytes = 60'000'000};
 // This device is as small as the fake GPU.
-constexpr GpuInfo kSmall{.compute_major = 9, .multiprocessors = 2, .cache_bytes = 1 << 20};
+const GpuInfo kSmall{.compute_major = 9, .multiprocessors = 2, .cache_bytes = 1 << 20};
 constexpr int kLooksOfLoad = 6;  // begin and end of three runs
 
 // A clock whose n-th look is step(n) after the one before.

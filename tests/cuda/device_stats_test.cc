@@ -112,6 +112,7 @@ TEST_F(DeviceStatsTest, TheSecondResultOfItsSizeIsWrittenIntoPageLockedMemory) {
   EXPECT_TRUE(testing::IsPinned(second.data()));
   const HostVector<std::byte> moved = std::move(second);
   EXPECT_TRUE(testing::IsPinned(moved.data()));
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the copy is what is tested
   const HostVector<std::byte> copied = moved;
   EXPECT_FALSE(testing::IsPinned(copied.data())) << "copies last longer than results";
   first = make(1000);

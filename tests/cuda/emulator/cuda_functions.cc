@@ -152,7 +152,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
 // A pool is its device, from 1 on.
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   const auto device = static_cast<uintptr_t>(properties->location.id);
-  *pool = reinterpret_cast<cudaMemPool_t>(device + 1);
+  *pool = reinterpret_cast<cudaMemPool_t>(device + 1);  // NOLINT(performance-no-int-to-ptr)
   return Ok(properties->location.id);
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return Ok(); }
