@@ -31,7 +31,7 @@ TEST(BackendChoiceTest, AutoServesWithWhatThereIsAndSaysWhatThereIsNot) {
 
 TEST(BackendChoiceTest, ABackEndThatCannotBeUsedIsAnErrorThatSaysWhy) {
   testing::ServerProcess server({"--backend", "cuda"});
-  if (server.address() != "") {
+  if (!server.address().empty()) {
     EXPECT_TRUE(server.WaitForLog("backend=cuda"));  // a machine with a GPU
     return;
   }

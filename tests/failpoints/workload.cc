@@ -282,7 +282,7 @@ std::string FirstBrokenNote(LocalServer& server, const Notes& notes) {
   server.Settle();
   for (const auto& [round, noted] : Read(notes)) {
     const std::string broken = FirstBrokenNote(server.engine(), round, noted);
-    if (!broken.empty()) return round + " " + broken;
+    if (!broken.empty()) return absl::StrCat(round, " ", broken);
   }
   return "";
 }
