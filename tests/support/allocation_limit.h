@@ -1,27 +1,15 @@
-// Replaces `operator new` of a test program by one that fails above a limit. For one source of a
-// program.
+// A limit of what one `operator new` of a test program gives: above it std::bad_alloc is thrown. A
+// program that links sparseagg_allocation_limit and names the limit has such operators.
 #ifndef SPARSEAGG_TESTS_SUPPORT_ALLOCATION_LIMIT_H_
 #define SPARSEAGG_TESTS_SUPPORT_ALLOCATION_LIMIT_H_
 
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
-#include <limits>
-#include <new>
 
-namespace {
+namespace sparseagg::testing {
 
-std::atomic<size_t> allocation_bytes_max = std::numeric_limits<size_t>::max();
+extern std::atomic<size_t> allocation_bytes_max;
 
-}  // namespace
-
-void* operator new(size_t bytes) {
-  void* memory = bytes > allocation_bytes_max ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-// Not inlined: g++ 12 would warn of free() beside a `new` that it sees as one.
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+}  // namespace sparseagg::testing
 
 #endif  // SPARSEAGG_TESTS_SUPPORT_ALLOCATION_LIMIT_H_

@@ -31,9 +31,9 @@ TEST(PayloadFilesTest, AFileThatDoesNotFitInMemoryIsKept) {
   const std::string payload(1 << 20, 'p');
   const std::string_view pieces[] = {payload};
   const uint64_t number = files->Write(pieces).value();
-  allocation_bytes_max = payload.size() - 1;
+  testing::allocation_bytes_max = payload.size() - 1;
   const absl::Status scarce = files->Read(number, payload.size()).status();
-  allocation_bytes_max = std::numeric_limits<size_t>::max();
+  testing::allocation_bytes_max = std::numeric_limits<size_t>::max();
   EXPECT_EQ(scarce.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrorReason(scarce), "OUT_OF_MEMORY") << scarce;
   EXPECT_THAT(std::string(scarce.message()), ::testing::HasSubstr(files->PathOf(number)));

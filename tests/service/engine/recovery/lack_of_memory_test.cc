@@ -36,9 +36,9 @@ class LackOfMemoryTest : public ::testing::Test {
     const auto files = std::filesystem::directory_iterator(folder_.path() + "/payloads");
     const size_t bytes = std::filesystem::file_size(files->path());
     EXPECT_GT(bytes, kRows * sizeof(float));
-    allocation_bytes_max = bytes - 1;
+    testing::allocation_bytes_max = bytes - 1;
     absl::Status recovered = engine_.Restart();
-    allocation_bytes_max = std::numeric_limits<size_t>::max();
+    testing::allocation_bytes_max = std::numeric_limits<size_t>::max();
     return recovered;
   }
 
