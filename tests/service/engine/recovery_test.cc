@@ -38,7 +38,7 @@ class RecoveryTest : public ::testing::Test {
          .spec = {.tensors = std::move(tensors), .durability = Durability::kDurable}});
     ASSERT_TRUE(round.ok()) << round.status();
   }
-  absl::StatusOr<Receipt> Submit(const std::string& contributor, std::vector<float> values,
+  absl::StatusOr<Receipt> Submit(const std::string& contributor, const std::vector<float>& values,
                                  const std::string& round = "rounds/r") {
     std::vector<int64_t> rows(values.size());
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(3 * i);

@@ -17,10 +17,10 @@ class ReductionTest : public ::testing::Test {
   TestEngine engine_;
   std::unique_ptr<StatelessReduction> reduction_ = *engine_->NewReduction({.tensors = {spec_}});
 
-  TestUpdate Update(std::vector<int64_t> rows, std::vector<float> values, float weight = 1.0f,
-                    std::string contributor = "", std::string round = "") {
-    return TestUpdate(std::move(round), std::move(contributor), weight,
-                      contributor.empty() ? "" : "u")
+  TestUpdate Update(const std::vector<int64_t>& rows, const std::vector<float>& values,
+                    float weight = 1.0f, const std::string& contributor = "",
+                    const std::string& round = "") {
+    return TestUpdate(round, contributor, weight, contributor.empty() ? "" : "u")
         .Add<float>(spec_, rows, values);
   }
   absl::Status Add(TestUpdate update) { return reduction_->Add(update.header, update.tensors()); }
