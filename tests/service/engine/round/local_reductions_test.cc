@@ -23,7 +23,8 @@ class LocalReductionsTest : public ::testing::TestWithParam<Folding> {
   LocalReductions reductions_{*backend_};
 
   std::unique_ptr<StatelessReduction> New() { return *reductions_.New({spec_}, GetParam()); }
-  TestUpdate Update(std::vector<int64_t> rows, std::vector<float> values, float weight) {
+  TestUpdate Update(const std::vector<int64_t>& rows, const std::vector<float>& values,
+                    float weight) {
     return TestUpdate("", "", weight, "").Add<float>(spec_, rows, values);
   }
 };
