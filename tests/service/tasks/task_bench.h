@@ -54,8 +54,9 @@ class TaskBench {
           if (found != rounds.end()) return found->second;
           return MakeError(absl::StatusCode::kNotFound, "ROUND_NOT_FOUND", round);
         });
-    if (recovered.ok()) recovery = *std::move(recovered);
-    return recovered.status();
+    if (!recovered.ok()) return recovered.status();
+    recovery = *std::move(recovered);
+    return absl::OkStatus();
   }
   // The process ends without a word.
   void Kill() {

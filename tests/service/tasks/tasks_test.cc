@@ -224,7 +224,7 @@ TEST_F(TasksTest, CancelEndsTasksAndGroupsOnce) {
   ASSERT_TRUE(bench_.Create("g", 3).ok());
   ASSERT_TRUE(bench_.Create("h", 2).ok());
   const TaskSnapshot held = bench_.Take("w");
-  const auto cancel = [&](std::vector<std::string> names) {
+  const auto cancel = [&](const std::vector<std::string>& names) {
     return bench_.tasks().Cancel("default", names);
   };
   EXPECT_EQ(ErrorReason(cancel({"taskgroups/g", "taskgroups/x"}).status()), "TASK_GROUP_NOT_FOUND");
