@@ -53,8 +53,9 @@ class AuthenticatorTest : public ::testing::Test {
                          (status.ok() ? "OK" : ErrorReason(status)));
     };
     auto opened = Authenticator::Open(std::move(options));
-    if (opened.ok()) authenticator_ = *std::move(opened);
-    return opened.status();
+    if (!opened.ok()) return opened.status();
+    authenticator_ = *std::move(opened);
+    return absl::OkStatus();
   }
   absl::StatusOr<Caller> With(const std::string& authorization) {
     return authenticator_->Authenticate({.authorization = {authorization}});

@@ -42,7 +42,8 @@ class TaskRecoveryTest : public ::testing::Test {
   }
   std::vector<std::string> Keys() {
     std::vector<std::string> keys;
-    EXPECT_TRUE(bench_.rows().ReadTaskRows("", [&](TaskRow row) { keys.push_back(row.key); }).ok());
+    EXPECT_TRUE(
+        bench_.rows().ReadTaskRows("", [&](const TaskRow& row) { keys.push_back(row.key); }).ok());
     return keys;
   }
 
