@@ -46,7 +46,7 @@ class AuditLogTest : public ::testing::Test {
     AuditOptions options{.path = path_};
     options.now = [] { return std::chrono::system_clock::time_point(seconds(1'800'000'000)); };
     options.retry_interval = std::chrono::milliseconds(1);
-    auto log = AuditLog::Open(std::move(options));
+    auto log = AuditLog::Open(options);
     EXPECT_TRUE(log.ok()) << log.status();
     return log.ok() ? *std::move(log) : nullptr;
   }
@@ -196,7 +196,7 @@ TEST(AuditDiskTest, AFullDiskHoldsNobodyUpAndIsTold) {
     trouble.push_back(ErrorReason(status));
   };
   {
-    const auto log = AuditLog::Open(std::move(options));
+    const auto log = AuditLog::Open(options);
     ASSERT_TRUE(log.ok()) << log.status();
     for (size_t i = 0; i < 2 * AuditLog::kWaitingMax; ++i) (*log)->Append("event", {});
     (*log)->Flush();
@@ -251,7 +251,7 @@ TEST_F(AuditLogTest, LinesOfAnAttemptThatFailsDuringTheStopAreTriedOnceMore) {
     stopping.get_future().wait();
   };
   {
-    const auto log = AuditLog::Open(std::move(options));
+    const auto log = AuditLog::Open(options);
     ASSERT_TRUE(log.ok()) << log.status();
     {
       const FileSizeLimit limit(0);
