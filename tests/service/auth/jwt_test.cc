@@ -33,7 +33,7 @@ class JwtTest : public ::testing::Test {
   json Header(const std::string& algorithm, const std::string& key) {
     return {{"typ", "JWT"}, {"alg", algorithm}, {"kid", key}};
   }
-  std::string Token(const json& claims) { return Jwt(Header("EdDSA", "ed"), claims, ed_); }
+  std::string Token(const json& claims) { return Jwt(Header("EdDSA", "ed"), claims, kEd); }
   // Returns the valid claims with one of them changed; null removes it.
   json With(const std::string& name, const json& value) {
     json claims = claims_;
@@ -53,10 +53,10 @@ class JwtTest : public ::testing::Test {
   }
 
   // Made once: large primes take a while to find.
-  inline static const SigningKey ed_{"EdDSA", "ed"};
-  inline static const SigningKey rsa_{"RS256", "rsa"};
-  inline static const SigningKey ec_{"ES256", "ec"};
-  const std::vector<PublicKey> keys_ = ReadPublicKeys(KeySet({&ed_, &rsa_, &ec_})).value();
+  inline static const SigningKey kEd{"EdDSA", "ed"};
+  inline static const SigningKey kRsa{"RS256", "rsa"};
+  inline static const SigningKey kEc{"ES256", "ec"};
+  const std::vector<PublicKey> keys_ = ReadPublicKeys(KeySet({&kEd, &kRsa, &kEc})).value();
   JwtRules rules_{.issuer = "https://login.acme.example", .audience = "sparseagg"};
   json claims_ = {{"iss", "https://login.acme.example"},
                   {"aud", "sparseagg"},
@@ -69,10 +69,10 @@ class JwtTest : public ::testing::Test {
 };
 
 TEST_F(JwtTest, TellsWhoCallsByEachKindOfKey) {
-  for (const SigningKey* key : {&ed_, &rsa_, &ec_}) {
+  for (const SigningKey* key : {&kEd, &kRsa, &kEc}) {
     const std::string algorithm = key->PublicJwk()["alg"];
     const std::string token = Jwt(Header(algorithm, key->id()), claims_, *key);
-    for (const std::string& file : {KeySet({&ed_, &rsa_, &ec_}), key->PublicPem()}) {
+    for (const std::string& file : {KeySet({&kEd, &kRsa, &kEc}), key->PublicPem()}) {
       const auto caller = Verify(token, file);
       ASSERT_TRUE(caller.ok()) << algorithm << ": " << caller.status();
       EXPECT_EQ(caller->tenant, "acme");
@@ -95,7 +95,7 @@ TEST_F(JwtTest, TakesNoTokenWithoutASignature) {
 }
 
 TEST_F(JwtTest, TakesNoPublicKeyForASecret) {
-  for (const SigningKey* key : {&ed_, &rsa_, &ec_}) {
+  for (const SigningKey* key : {&kEd, &kRsa, &kEc}) {
     for (const char* algorithm : {"HS256", "HS384", "RS256", "EdDSA"}) {
       for (const std::string& secret : {key->PublicPem(), key->PublicJwk().dump()}) {
         const std::string token =
@@ -108,12 +108,12 @@ TEST_F(JwtTest, TakesNoPublicKeyForASecret) {
 }
 
 TEST_F(JwtTest, AnAlgorithmMustBeThatOfTheKey) {
-  ExpectRefused(Jwt(Header("RS256", "ed"), claims_, ed_), "algorithm");
-  ExpectRefused(Jwt(Header("PS256", "rsa"), claims_, rsa_), "algorithm");
-  ExpectRefused(Jwt(Header("RS512", "rsa"), claims_, rsa_), "algorithm");
+  ExpectRefused(Jwt(Header("RS256", "ed"), claims_, kEd), "algorithm");
+  ExpectRefused(Jwt(Header("PS256", "rsa"), claims_, kRsa), "algorithm");
+  ExpectRefused(Jwt(Header("RS512", "rsa"), claims_, kRsa), "algorithm");
   json header = Header("EdDSA", "ed");
   header.erase("alg");
-  ExpectRefused(Jwt(header, claims_, ed_), "algorithm");
+  ExpectRefused(Jwt(header, claims_, kEd), "algorithm");
 }
 
 TEST_F(JwtTest, OneFlippedBitAnywhereIsRefused) {
@@ -134,8 +134,8 @@ TEST_F(JwtTest, OneFlippedBitAnywhereIsRefused) {
 TEST_F(JwtTest, TakesOnlyKeysOfTheServer) {
   const SigningKey stranger("EdDSA", "ed");
   ExpectRefused(Jwt(Header("EdDSA", "ed"), claims_, stranger), "signature");
-  ExpectRefused(Jwt(Header("EdDSA", "other"), claims_, ed_), "kid");
-  ExpectRefused(Jwt({{"alg", "EdDSA"}}, claims_, ed_), "several");
+  ExpectRefused(Jwt(Header("EdDSA", "other"), claims_, kEd), "kid");
+  ExpectRefused(Jwt({{"alg", "EdDSA"}}, claims_, kEd), "several");
   // A key in the token, or the address of one, is ignored.
   json header = Header("EdDSA", "ed");
   header["jwk"] = stranger.PublicJwk();
@@ -143,7 +143,7 @@ TEST_F(JwtTest, TakesOnlyKeysOfTheServer) {
   ExpectRefused(Jwt(header, claims_, stranger), "signature");
   header = Header("EdDSA", "ed");
   header["crit"] = {"b64"};
-  ExpectRefused(Jwt(header, claims_, ed_), "crit");
+  ExpectRefused(Jwt(header, claims_, kEd), "crit");
 }
 
 TEST_F(JwtTest, TimesHaveALittleLeeway) {
@@ -204,12 +204,12 @@ TEST_F(JwtTest, KeyFilesThatAreNoGoodAreRefused) {
   EXPECT_TRUE(refused("{}"));
   EXPECT_TRUE(refused(R"({"keys": []})"));
   EXPECT_TRUE(refused("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"));
-  EXPECT_TRUE(refused(KeySet({&ed_, &ed_}))) << "one id twice";
+  EXPECT_TRUE(refused(KeySet({&kEd, &kEd}))) << "one id twice";
   const SigningKey small("RS256-1024", "small");
   EXPECT_TRUE(refused(KeySet({&small})));
   EXPECT_TRUE(refused(small.PublicPem()));
   EXPECT_TRUE(refused(SigningKey("ES384", "other").PublicPem()));
-  json broken = ec_.PublicJwk();
+  json broken = kEc.PublicJwk();
   broken["y"] = Base64Url(std::string(32, '\1'));
   EXPECT_TRUE(refused(json{{"keys", {broken}}}.dump())) << "a point off the curve";
   broken["y"] = "?";
@@ -217,12 +217,12 @@ TEST_F(JwtTest, KeyFilesThatAreNoGoodAreRefused) {
 }
 
 TEST_F(JwtTest, SkipsKeysOfASetThatAreForSomethingElse) {
-  json encryption = rsa_.PublicJwk();
+  json encryption = kRsa.PublicJwk();
   encryption["use"] = "enc";
   encryption["kid"] = "enc";
   const json secret = {{"kty", "oct"}, {"k", "c2VjcmV0"}, {"kid", "oct"}};
   const json pss = {{"kty", "RSA"}, {"alg", "PS256"}, {"n", "AQAB"}, {"e", "AQAB"}};
-  const json set = {{"keys", {encryption, secret, pss, ed_.PublicJwk()}}};
+  const json set = {{"keys", {encryption, secret, pss, kEd.PublicJwk()}}};
   const auto keys = ReadPublicKeys(set.dump());
   ASSERT_TRUE(keys.ok()) << keys.status();
   ASSERT_EQ(keys->size(), 1u);

@@ -10,7 +10,6 @@
 namespace sparseagg {
 namespace {
 
-using ::testing::AllOf;
 using testing::CertificateAuthority;
 using ::testing::HasSubstr;
 using testing::PemPair;

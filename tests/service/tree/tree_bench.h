@@ -205,7 +205,8 @@ class TreeBench {
   // Returns whether the root has rows of tasks or trees.
   bool HasRows() {
     bool has_rows = false;
-    const absl::Status read = root.rows()->ReadTaskRows("", [&](TaskRow) { has_rows = true; });
+    const absl::Status read =
+        root.rows()->ReadTaskRows("", [&](const TaskRow&) { has_rows = true; });
     return has_rows || !read.ok();
   }
 

@@ -145,9 +145,10 @@ TEST(TreeFaultsTest, ReadsItsOwnRowsOnly) {
   bench.StartRounds(nullptr, &rows);
   EXPECT_THAT(rows.prefixes, ElementsAre(std::string(kTreeRowPrefix)));
   std::vector<std::string> keys;
-  ASSERT_TRUE(bench.root.rows()
-                  ->ReadTaskRows(kTreeRowPrefix, [&](TaskRow row) { keys.push_back(row.key); })
-                  .ok());
+  ASSERT_TRUE(
+      bench.root.rows()
+          ->ReadTaskRows(kTreeRowPrefix, [&](const TaskRow& row) { keys.push_back(row.key); })
+          .ok());
   EXPECT_THAT(keys, ElementsAre(TreeRowKey(kRound)));
 }
 

@@ -66,7 +66,7 @@ TEST(RendezvousTest, AFurtherLeafTakesItsShareAndMovesNobodyElse) {
     EXPECT_EQ(after, 3u);
     ++moved;
   }
-  EXPECT_NEAR(moved, kContributors / 4, kContributors / 20);
+  EXPECT_NEAR(moved, kContributors / 4.0, kContributors / 20.0);
 }
 
 // --- Who takes what ---
