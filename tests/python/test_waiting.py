@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sparseagg.aio
 from conftest import Server
-from sparseagg import Client, RetryPolicy, TensorSpec, UnavailableError
+from sparseagg import Client, DeadlineExceededError, RetryPolicy, TensorSpec, UnavailableError
 from sparseagg._net.retry import Backoff
 from support.name_server import NameServer
 
@@ -93,6 +93,20 @@ def test_a_call_ends_with_its_timeout(caplog, monkeypatch):
     told = [record.message for record in caplog.records if record.name == "sparseagg"]
     assert len(told) == 1
     assert "127.0.0.1:1" in told[0] and "trying again" in told[0]
+
+
+@pytest.mark.parametrize(("was_connected", "raised"), [(False, 0), (True, 1)])
+def test_a_last_attempt_that_is_cut_short_leaves_the_reason_of_the_one_before(
+    was_connected, raised
+):
+    errors = [
+        UnavailableError("nobody", reason="CANNOT_CONNECT"),
+        DeadlineExceededError("no answer", reason="NO_ANSWER_IN_TIME"),
+    ]
+    backoff = Backoff(QUICK, 60, was_connected=lambda: was_connected)
+    assert backoff.pause(errors[0]) < 60
+    with pytest.raises(type(errors[raised]), match=errors[raised].message):
+        backoff.pause(errors[1])
 
 
 class Clock:

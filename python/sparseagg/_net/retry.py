@@ -11,7 +11,12 @@ from typing import Callable
 
 from sparseagg import _arguments
 from sparseagg._net.transport_errors import LASTING, NOBODY_THERE
-from sparseagg.errors import InvalidArgumentError, SparseAggError, UnavailableError
+from sparseagg.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    SparseAggError,
+    UnavailableError,
+)
 
 _LOG = logging.getLogger("sparseagg")
 # A server that restarts is back before a warning says that it is gone.
@@ -77,6 +82,7 @@ class Backoff:
         self._deadline = None if since_failure else self._deadline_from_now()
         self._failures = 0
         self._first_failure = 0.0
+        self._nobody_there: SparseAggError | None = None
         self._was_told = False
 
     def _deadline_from_now(self) -> float | None:
@@ -99,9 +105,15 @@ class Backoff:
         self._failures += 1
         if self._failures == 1:
             self._first_failure = time.monotonic()
+            self._nobody_there = None
             self._was_told = False
             if self._since_failure:
                 self._deadline = self._deadline_from_now()
+        if error.reason in NOBODY_THERE and not self._was_connected():
+            self._nobody_there = error
+        elif isinstance(error, DeadlineExceededError) and self._nobody_there is not None:
+            # The last attempt was cut short while it connected: the one before says why there is no answer.
+            raise self._nobody_there
         attempts = self._policy.attempts
         if not is_retryable(error) or attempts == 1:
             raise error
