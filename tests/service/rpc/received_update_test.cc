@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "service/rpc/wire/known_fields.h"
 #include "service/rpc/wire/update_proto.h"
@@ -281,7 +282,7 @@ TEST(ReceivedUpdateTest, LeavesOutWhatTheProtoDoesNotHave) {
     with.mutable_spec()->MergeFromString(unknown);
     with.mutable_spec()->mutable_tensors(0)->MergeFromString(unknown);
     with.mutable_spec()->mutable_policy()->mutable_grace()->MergeFromString(unknown);
-    const std::string bytes = unknown + with.SerializeAsString() + unknown;
+    const std::string bytes = absl::StrCat(unknown, with.SerializeAsString(), unknown);
     ASSERT_GE(bytes.size(), known.ByteSizeLong() + 5 * unknown.size());
     const auto read = Read<v1::CreateRoundRequest>(std::vector<std::string_view>{bytes});
     ASSERT_TRUE(read.ok()) << read.status();
