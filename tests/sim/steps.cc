@@ -146,7 +146,7 @@ std::string Simulation::Submit() {
   backend_.stage_fails = Chance(3);
   // Memory is reserved for an update that was not counted before, if its headers are valid.
   const bool stages =
-      due.reason == "" || due.reason == "INDEX_OUT_OF_RANGE" || due.reason == "NON_FINITE_VALUE";
+      due.reason.empty() || due.reason == "INDEX_OUT_OF_RANGE" || due.reason == "NON_FINITE_VALUE";
   if (backend_.stage_fails && stages && !due.duplicate) due = {"BACKEND_FULL"};
   const auto receipt = Send(update);
   backend_.stage_fails = false;

@@ -246,10 +246,12 @@ class TaskSimulation {
     const auto max = static_cast<uint32_t>(1 + Below(3));
     // The call may be one that was made before.
     const bool is_repeated = !acquisitions_.empty() && Chance(20);
-    const auto [worker, request] =
-        is_repeated ? acquisitions_[Below(acquisitions_.size())]
-                    : std::pair(absl::StrCat("w", Below(3)), absl::StrCat("a", ++requests_));
-    if (!is_repeated) acquisitions_.emplace_back(worker, request);
+    const size_t call = is_repeated ? Below(acquisitions_.size()) : acquisitions_.size();
+    if (!is_repeated) {
+      acquisitions_.emplace_back(absl::StrCat("w", Below(3)), absl::StrCat("a", ++requests_));
+    }
+    const std::string worker = acquisitions_[call].first;
+    const std::string request = acquisitions_[call].second;
     return Do(
         absl::StrCat("acquire ", max, " for ", worker, " ", request),
         [&] { return bench_.Acquire(worker, max, request); },

@@ -9,7 +9,7 @@
 
 namespace sparseagg::sim {
 
-TreeSimulation::TreeSimulation(uint64_t seed, std::string folder,
+TreeSimulation::TreeSimulation(uint64_t seed, const std::string& folder,
                                std::function<void(const std::string&)> log)
     : random_(seed), log_(std::move(log)), backend_(testing::MakeBackend("cpu")) {
   const auto now = [this] { return now_; };

@@ -51,7 +51,8 @@ struct TreeCounts {
 class TreeSimulation {
  public:
   // `folder` is for the disks. `log` gets a line for each step.
-  TreeSimulation(uint64_t seed, std::string folder, std::function<void(const std::string&)> log);
+  TreeSimulation(uint64_t seed, const std::string& folder,
+                 std::function<void(const std::string&)> log);
 
   // Returns the first thing that does not hold; empty: all holds.
   std::string Run(int steps);

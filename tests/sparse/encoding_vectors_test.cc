@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 using testing::Decode;
 using testing::Decoded;
-using testing::Encoded;
 
 std::string ReadFile(const std::string& name) {
   std::ostringstream text;
