@@ -3,35 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 
 #include "sparse/values.h"
+#include "tests/sparse/compilers_f16.h"
 
 namespace sparseagg {
 namespace {
 
-#ifdef __clang__
-using CompilersF16 = __fp16;
-#else
-// Declared by its machine mode: g++ 12 calls the type _Float16 or, for ARM, __fp16.
-using CompilersF16 __attribute__((mode(HF))) = float;
-#endif
-
-// The bits of the f16 to which the compiler rounds a value. clang passes no __fp16 to a function.
-uint16_t BitsByCompiler(double value) {
-  const auto narrow = static_cast<CompilersF16>(value);
-  uint16_t bits = 0;
-  std::memcpy(&bits, &narrow, sizeof(bits));
-  return bits;
-}
-
-double WidenedByCompiler(uint16_t bits) {
-  CompilersF16 narrow = 0;
-  std::memcpy(&narrow, &bits, sizeof(bits));
-  return static_cast<double>(narrow);
-}
+using testing::F16BitsByCompiler;
+using testing::F16WidenedByCompiler;
 
 uint64_t Bits(double value) { return BitCast<uint64_t>(value); }
 
@@ -80,7 +62,7 @@ TEST(FloatFormat, RoundsToF16LikeTheCompiler) {
         std::ldexp(static_cast<double>(static_cast<int64_t>(random()) >> (random() % 60)),
                    static_cast<int>(random() % 60) - 60);
     const F16 narrow = ValueTraits<F16>::Narrow(RoundDouble(value, kFormatF16));
-    uint16_t bits = BitsByCompiler(value);
+    uint16_t bits = F16BitsByCompiler(value);
     if (bits == 0x8000) bits = 0;  // zero is +0 here
     EXPECT_EQ(narrow.bits, bits) << value;
   }
@@ -91,7 +73,7 @@ TEST(FloatFormat, EveryF16AndBF16SurvivesWideningAndNarrowing) {
     const auto half = static_cast<uint16_t>(bits);
     const double wide = Widen(F16{half});
     if (!std::isnan(wide)) {
-      EXPECT_EQ(Bits(wide), Bits(WidenedByCompiler(half))) << bits;
+      EXPECT_EQ(Bits(wide), Bits(F16WidenedByCompiler(half))) << bits;
       EXPECT_EQ(ValueTraits<F16>::Narrow(wide).bits, half);
       EXPECT_EQ(RoundDouble(wide, kFormatF16), wide);
     }

@@ -489,6 +489,7 @@ HOST_DEVICE_ONLY = r"cuda/kernels/.*\.(cu|cuh)"
 CONDITIONALS_ALLOWED = [
     r"base/host_device\.h",
     r"cpu/kernels/(\w+-inl\.h|kernels_\w+\.cc)",
+    r"tests/sparse/compilers_f16\.h",
 ]
 
 # Words for unfinished work: finish it or write an issue. Split, so that this file does not match itself.
