@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -132,7 +131,6 @@ class CheckTest(unittest.TestCase):
         self.assertIn("go on with ./dev check --from waits", printed)
         self.assertFalse(pathlib.Path("/proc", mark.read_text().strip()).exists())
 
-    @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_sources_are_what_is_written_and_not_text(self) -> None:
         root = self.out.parent
         git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]

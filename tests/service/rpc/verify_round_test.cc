@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -75,14 +76,26 @@ class VerifyRoundTest : public testing::RpcTest {
     });
     return call;
   }
-  // As many as are allowed, the first of them in progress.
-  std::vector<Call> VerifyAsManyAsFit() {
+  // As many as are allowed, the first of them in progress, and the answer to the one beyond that,
+  // which tells that the server has all of them.
+  struct FullQueue {
     std::vector<Call> calls;
+    absl::Status refused;
+  };
+  FullQueue VerifyOneTooMany() {
+    FullQueue queue;
+    std::vector<Call>& calls = queue.calls;
     calls.push_back(Verify());
     engine_.AwaitBegin();
-    while (calls.size() < kAtATime) calls.push_back(Verify());
-    while (patient_.Info()->load().calls() < kAtATime + 1) continue;
-    return calls;
+    while (calls.size() < kAtATime + 1) calls.push_back(Verify());
+    const auto is_answered = [](const Call& call) {
+      return call.answer.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready;
+    };
+    auto answered = calls.end();
+    while (answered == calls.end()) answered = std::ranges::find_if(calls, is_answered);
+    queue.refused = answered->answer.get();
+    calls.erase(answered);
+    return queue;
   }
 
   WaitingVerifications engine_{server_.engine()};
@@ -92,16 +105,14 @@ class VerifyRoundTest : public testing::RpcTest {
 };
 
 TEST_F(VerifyRoundTest, VerificationsBlockNoOtherCallAndFewWait) {
-  std::vector<Call> calls = VerifyAsManyAsFit();
+  auto [calls, refused] = VerifyOneTooMany();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(ErrorReason(refused), "VERIFICATIONS_FULL");
+  EXPECT_GT(RetryAfterMs(refused), 0u);
 
   v1::ReduceRequest start;
   *start.mutable_start()->mutable_spec() = testing::VectorRound("t", 10);
   EXPECT_TRUE(patient_.Reduce({start}).ok());
-
-  const absl::Status refused = Verify().answer.get();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_EQ(ErrorReason(refused), "VERIFICATIONS_FULL");
-  EXPECT_GT(RetryAfterMs(refused), 0u);
 
   engine_.LetGo();
   for (Call& call : calls) EXPECT_TRUE(call.answer.get().ok());
@@ -109,7 +120,7 @@ TEST_F(VerifyRoundTest, VerificationsBlockNoOtherCallAndFewWait) {
 }
 
 TEST_F(VerifyRoundTest, ACancelledCallIsNotVerified) {
-  std::vector<Call> calls = VerifyAsManyAsFit();
+  std::vector<Call> calls = VerifyOneTooMany().calls;
   // The running one is cancelled last: when it ends, the server has seen the other cancellations.
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) call->context->TryCancel();
   for (Call& call : calls) EXPECT_EQ(call.answer.get().code(), absl::StatusCode::kCancelled);
