@@ -109,7 +109,8 @@ class Backoff:
             self._was_told = False
             if self._since_failure:
                 self._deadline = self._deadline_from_now()
-        if error.reason in NOBODY_THERE and not self._was_connected():
+        nobody_there = error.reason in NOBODY_THERE and not self._was_connected()
+        if nobody_there:
             self._nobody_there = error
         elif isinstance(error, DeadlineExceededError) and self._nobody_there is not None:
             # The last attempt was cut short while it connected: the one before says why there is no answer.
@@ -123,7 +124,7 @@ class Backoff:
         doublings = min(self._failures - 1, _DOUBLINGS_MAX)
         delay: float = min(self._policy.max_delay, self._policy.initial_delay * 2**doublings)
         left = self.remaining()
-        if error.reason in NOBODY_THERE and not self._was_connected():
+        if nobody_there:
             delay = min(delay, _CONNECT_DELAY_MAX)
             left = self._connect_seconds_left(left)
         delay = max(delay * random.uniform(0.5, 1.0), error.retry_after or 0.0)
